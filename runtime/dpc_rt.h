@@ -1,0 +1,244 @@
+/* dpc_rt.h -- the one header that compiler, emitted files and runtime share.
+ *
+ * Part 1 is the layout of the emitted tables: one Unit a binary, with its
+ * leaves (all that outlives a step) and its programs.  A program is a flat
+ * list of steps; nothing loops at run time.  Tables hold numbers and names,
+ * never pointers into memory: an address is a place in a space, and the
+ * runtime allocates each space once, before step 0, exactly as large as the
+ * table says.
+ *
+ * Part 2 is what the runtime promises: plain functions that return a
+ * DpcStatus, never exit, and allocate nothing once dpc_open has returned. */
+#ifndef DPC_RT_H
+#define DPC_RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DPC_ABI 1
+enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
+
+/* ---- 1. tables ---- */
+
+typedef enum DpcDtype {
+    DPC_F32, DPC_BF16, DPC_I32, DPC_U8, DPC_NDTYPE
+} DpcDtype;
+
+/* Axes that split a dimension, major first: a nibble each, axis + 1, the
+ * first axis in the lowest nibble.  0: not split. */
+typedef uint64_t DpcSplit;
+/* A set of mesh axes: bit i is axis i. */
+typedef uint16_t DpcAxes;
+
+typedef enum DpcAxisKind { DPC_SPACE, DPC_STAGE, DPC_TIME } DpcAxisKind;
+typedef struct DpcAxis {
+    const char *name;
+    int32_t size;
+    uint8_t kind;                         /* ranks, roles, or turns of one rank */
+} DpcAxis;
+
+typedef enum DpcSpace {
+    DPC_LEAVES,                           /* params and states: checkpoints */
+    DPC_ARENA,                            /* transient: dead between steps */
+    DPC_IO,                               /* inputs, scalars, outputs */
+    DPC_NSPACE
+} DpcSpace;
+
+/* A buffer: slot k of it lies at  at + (k % slots) * stride  of its space,
+ * k the turn of the step that names it.  slots = 1: the same every turn. */
+typedef struct DpcBuf {
+    int64_t at, size, stride;             /* bytes */
+    uint16_t slots;
+    uint8_t space;
+} DpcBuf;
+
+typedef enum DpcLeafKind {
+    DPC_PARAM, DPC_STATE, DPC_INPUT, DPC_SCALAR, DPC_OUTPUT
+} DpcLeafKind;
+
+/* Something with a name that the world outside the step can see.  PARAM and
+ * STATE are unit-wide; INPUT, SCALAR, OUTPUT are matched by name over the
+ * programs.  Sizes are global; this rank's part follows from split and from
+ * its coordinates on the mesh. */
+typedef struct DpcLeaf {
+    const char *name, *loc;               /* "unet.mid.conv.weight", Lua line */
+    const char *doc;                      /* of a SCALAR: for --help */
+    uint8_t kind, dtype, ndim;
+    bool trainable;
+    int64_t dim[DPC_NDIM];
+    DpcSplit split[DPC_NDIM];
+    int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
+    double value;                         /* SCALAR: what it is by default */
+} DpcLeaf;
+
+/* A program's view of an INPUT, SCALAR or OUTPUT. */
+typedef struct DpcPort { uint32_t leaf, buf; } DpcPort;
+
+/* What a kernel may know beside its operands; data, so that the ranks of a
+ * role share one schedule. */
+typedef struct DpcEnv {
+    uint64_t seed, step;                  /* keys of counter-based random */
+    const int64_t *pos;                   /* global offset of each split loop */
+    int32_t thread, nthread;
+    void *scratch;
+} DpcEnv;
+
+typedef void DpcKernelFn(void *const *p, const DpcEnv *env);
+
+typedef struct DpcKernel {
+    const char *name;                     /* k_<hash of its text> */
+    DpcKernelFn *fn;                      /* NULL in a unit for another target */
+} DpcKernel;
+
+/* c[batch, m, n] (+)= sum over k of a[batch, m, k] * b[batch, k, n];
+ * strides in elements, any of them may be 0 (broadcast) but c's.  Sums are
+ * made in f32. */
+typedef struct DpcDot {
+    uint8_t dtype_a, dtype_b, dtype_c, nbatch;
+    bool accumulate;                      /* add to what c holds; c is f32 */
+    int64_t m, n, k, batch[DPC_NBATCH];
+    int64_t a_m, a_k, a_batch[DPC_NBATCH];
+    int64_t b_k, b_n, b_batch[DPC_NBATCH];
+    int64_t c_m, c_n, c_batch[DPC_NBATCH];
+} DpcDot;
+
+/* One of the three convolutions that close under differentiation.
+ *   FWD  x, w -> y      DX  y, w -> x      DW  x, y -> w
+ * x is [batch, c, h, w], w is [o, c / groups, kh, kw], y is [batch, o, oh, ow]
+ * by name; in memory x and y are channels-last when `nhwc`, else row-major;
+ * w is row-major, or, when `packed`, in the order that dpc_conv_pack_bytes
+ * measures and a DpcPack step makes. */
+typedef enum DpcConvKind { DPC_CONV, DPC_CONV_DX, DPC_CONV_DW } DpcConvKind;
+typedef struct DpcConv {
+    uint8_t kind, dtype_x, dtype_w, dtype_y;
+    bool nhwc, packed;
+    int64_t batch, c, h, w, o, kh, kw, oh, ow, groups;
+    int64_t stride[2], pad[2], dilate[2]; /* pad: before; dilate 1 is dense */
+} DpcConv;
+
+typedef enum DpcCollKind {
+    DPC_ALL_REDUCE, DPC_REDUCE_SCATTER, DPC_ALL_GATHER, DPC_ALL_TO_ALL,
+    DPC_SEND, DPC_RECV
+} DpcCollKind;
+typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
+
+/* One collective over the ranks that differ only in `axes`.  The dimension
+ * `dim` of a row-major tensor is written as [outer, size, inner] elements,
+ * size being the whole one. */
+typedef struct DpcColl {
+    uint8_t kind, dtype, fold;
+    DpcAxes axes;
+    int64_t outer, size, inner;
+} DpcColl;
+
+typedef enum DpcStepKind {
+    DPC_STEP_KERNEL,                      /* call: unit kernel */
+    DPC_STEP_DOT,                         /* args a, b, c, scratch */
+    DPC_STEP_CONV,                        /* args in, in, out, scratch */
+    DPC_STEP_PACK,                        /* call: conv; args row-major w, packed */
+    DPC_STEP_UNPACK,                      /* call: conv; args packed dw, row-major */
+    DPC_STEP_COLL,                        /* args in, out of each member */
+    DPC_STEP_COPY,                        /* args from, to: same bytes */
+    DPC_NSTEPKIND
+} DpcStepKind;
+
+/* Where a loop of this rank and turn begins in the whole dimension. */
+typedef struct DpcPos { DpcSplit split; int64_t extent; } DpcPos;
+
+typedef struct DpcStep {
+    uint8_t kind, stream;                 /* stream 0 computes, 1 communicates */
+    uint16_t turn;                        /* of the time axes, row-major */
+    uint32_t node;                        /* program.node: for messages */
+    uint32_t call;                        /* index by kind */
+    uint32_t arg, narg;                   /* program.arg: buffers */
+    uint32_t pos, npos;                   /* program.pos */
+    uint32_t wait, nwait;                 /* program.wait: events to await */
+    int32_t event;                        /* set when done; -1 none */
+} DpcStep;
+
+/* Where a step comes from. */
+typedef struct DpcNode { const char *name, *op, *loc; } DpcNode;
+
+typedef struct DpcProgram {
+    const char *entry;                    /* "train", "eval", "init", ... */
+    uint32_t nstep, nbuf, nnode, nport, nevent;
+    const DpcStep *step;
+    const DpcBuf *buf;
+    const DpcNode *node;
+    const DpcPort *port;
+    const uint32_t *arg, *wait;
+    const DpcPos *pos;
+    int64_t arena, io;                    /* bytes of these spaces */
+    int64_t arena_lower;                  /* largest sum of live bytes */
+    double flops;                         /* of one run, on this rank */
+    int64_t batch;                        /* global samples a run; 0: none */
+} DpcProgram;
+
+/* What `train`, `sample`, ... run: entries in order, each a number of times.
+ * The number is a SCALAR's value when `count` names one. */
+typedef struct DpcRun {
+    const char *command, *entry, *count;
+    int32_t times;
+} DpcRun;
+
+typedef struct DpcUnit {
+    int32_t abi;
+    const char *model, *version, *hash;   /* hash: of graph and plan, hex */
+    uint32_t naxis, nleaf, nprogram, nkernel, ndot, nconv, ncoll, nrun;
+    const DpcAxis *axis;
+    const DpcLeaf *leaf;
+    const DpcProgram *program;
+    const DpcKernel *kernel;
+    const DpcDot *dot;
+    const DpcConv *conv;
+    const DpcColl *coll;
+    const DpcRun *run;
+    int64_t leaves;                       /* bytes of DPC_LEAVES on each rank */
+    const char *meta;                     /* JSON of the model: captions, data */
+} DpcUnit;
+
+/* ---- 2. functions ---- */
+
+typedef enum DpcStatus {
+    DPC_OK,
+    DPC_USER,                             /* exit 1: an input is wrong */
+    DPC_USAGE,                            /* exit 2 */
+    DPC_MEMORY,                           /* exit 3 */
+    DPC_ENV,                              /* exit 5: disk, MPI, lost rank */
+    DPC_NUMERICS,                         /* exit 7: NaN policy */
+    DPC_BUG                               /* exit 70 */
+} DpcStatus;
+
+int dpc_exit_code(DpcStatus);
+/* Text of this thread's last failure: "place: error: thing: what; do". */
+const char *dpc_last_error(void);
+/* Set that text; returns `s`, so that a failing function may say
+ * `return dpc_fail(DPC_USER, "%s: error: ...", ...)`. */
+DpcStatus dpc_fail(DpcStatus s, const char *f, ...)
+    __attribute__((format(printf, 2, 3)));
+
+int64_t dpc_dtype_size(DpcDtype);
+const char *dpc_dtype_name(DpcDtype);     /* "f32" */
+
+/* oneDNN behind one shim (dnn.c), for the host target.  Sizes are asked by
+ * the compiler, so that the plan knows them; the runtime builds the
+ * primitives in dpc_dnn_open and only runs them afterwards. */
+int64_t dpc_dot_scratch(const DpcDot *);          /* bytes; -1: cannot */
+int64_t dpc_conv_scratch(const DpcConv *);
+int64_t dpc_conv_pack_bytes(const DpcConv *);     /* of the packed weight */
+typedef struct DpcDnn DpcDnn;
+DpcStatus dpc_dnn_open(const DpcUnit *, DpcDnn **);
+DpcStatus dpc_dnn_dot(DpcDnn *, uint32_t call, void *a, void *b, void *c,
+                      void *scratch);
+DpcStatus dpc_dnn_conv(DpcDnn *, uint32_t call, void *in0, void *in1,
+                       void *out, void *scratch);
+DpcStatus dpc_dnn_pack(DpcDnn *, uint32_t call, void *from, void *to);
+DpcStatus dpc_dnn_unpack(DpcDnn *, uint32_t call, void *from, void *to);
+void dpc_dnn_close(DpcDnn *);
+
+/* The whole program of an emitted binary: parses argv, runs, returns the
+ * exit code of design 11. */
+int dpc_main(int argc, char **argv, const DpcUnit *);
+
+#endif
