@@ -1,0 +1,56 @@
+/* base.h -- the ground floor: errors, one arena, growing arrays. */
+#ifndef DPC_BASE_H
+#define DPC_BASE_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Arena Arena;
+
+Arena *arena_new(void);
+void arena_free(Arena *);
+void *alloc(Arena *, size_t);             /* zeroed; never NULL */
+char *fmt(Arena *, const char *, ...) __attribute__((format(printf, 2, 3)));
+/* Room for element n of the array at *p, which it moves when it must grow:
+ * `GROW(a, g->node, g->n, g->cap)` then `g->node[g->n++] = ...`. */
+#define GROW(arena, p, n, cap)                                           \
+    ((size_t)(n) < (size_t)(cap) ? (void)0                               \
+     : grow_(arena, (void **)&(p), sizeof *(p), &(cap), (size_t)(n) + 1))
+void grow_(Arena *, void **p, size_t each, uint32_t *cap, size_t want);
+
+/* The user is wrong.  Prints "loc: error: ..." and ends the compile: exit 1,
+ * or, inside err_trap, back to the trap.  loc is "file:line". */
+_Noreturn void err(const char *loc, const char *, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The same with another exit code of design 11 (3 memory, 5 environment). */
+_Noreturn void err_code(int code, const char *loc, const char *, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A second line about the error to come: "loc: note: ...", printed after it. */
+void note(const char *loc, const char *, ...)
+    __attribute__((format(printf, 2, 3)));
+/* We are wrong: say where in the compiler, leave dpc-crash.ir, exit 70. */
+#define die(...) die_(__FILE__, __LINE__, __VA_ARGS__)
+_Noreturn void die_(const char *, int, const char *, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What die leaves behind: called once with an open dpc-crash.ir. */
+extern void (*die_dump)(FILE *);
+
+/* Run what may err: `if (!err_trap(&t)) {...}` is not possible across a
+ * function that returns, so the caller owns the jmp_buf:
+ *     ErrTrap t; if (setjmp(t.jump) == 0) { err_push(&t); ...; err_pop(); }
+ *     else puts(t.text);                 -- popped already */
+typedef struct ErrTrap ErrTrap;
+struct ErrTrap { jmp_buf jump; ErrTrap *outer; int code; char text[4096]; };
+void err_push(ErrTrap *);
+void err_pop(void);
+
+/* One spelling, one pointer: names compare by ==. */
+const char *intern(Arena *, const char *);
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+#endif

@@ -1,0 +1,63 @@
+/* sched.h -- the static schedule: order, then bytes, then events.
+ *
+ * A launch is what runs at once: the nodes of one kernel label, or one node
+ * that needs a launch of its own, or several launches of one bucket.  `order`
+ * lists (launch, turn) once and for all ranks of the role; `memory` gives
+ * every materialised value its place on that order; `events` makes the waits
+ * between streams, from byte ranges, and is the only pass that does. */
+#ifndef DPC_SCHED_H
+#define DPC_SCHED_H
+
+#include "ir/graph.h"
+
+typedef enum Space { LEAVES, ARENA, IO, NSPACE } Space;   /* as DpcSpace */
+
+/* Where the value of a node lives; slot = turn % slots. */
+typedef struct Buf {
+    bool used;                            /* false: lives in registers only */
+    Space space;
+    int64_t at, size, stride;             /* bytes; -1 at: not placed yet */
+    int slots;
+    Ref root;                             /* alias of that node's bytes, */
+    int64_t off;                          /* at this offset; root == self: none */
+    uint32_t born, dies;                  /* steps of the order */
+} Buf;
+
+typedef struct Launch {
+    int n;
+    Ref *node;                            /* ascending; one kernel label */
+    int64_t scratch;                      /* bytes; of the target */
+    int64_t scratch_at;                   /* in ARENA */
+} Launch;
+
+typedef struct Step {
+    uint32_t launch;
+    int turn;                             /* row-major over the time axes */
+    int stream;                           /* 0 computes, 1 communicates */
+    int event;                            /* that it sets when done; -1 */
+    uint32_t nwait;
+    int *wait;
+} Step;
+
+typedef struct Sched {
+    Launch *launch;
+    uint32_t nlaunch, launchcap;
+    Step *step;
+    uint32_t nstep, stepcap;
+    Buf *buf;                             /* by node */
+    int nevent;
+    int64_t bytes[NSPACE];
+    int64_t lower;                        /* largest sum of live ARENA bytes */
+    uint32_t peak;                        /* the step at which ARENA peaks */
+} Sched;
+
+/* Group the nodes into launches by kernel label, bucket and op: sched.c. */
+Sched *sched_new(const Graph *, Arena *);
+/* Nodes outside the launch whose value it reads, and those of it whose value
+ * others read (or are set, returned, or reused in a later turn). */
+int launch_inputs(const Graph *, const Launch *, Ref *out, int max);
+int launch_outputs(const Graph *, const Launch *, const uint32_t *uses,
+                   Ref *out, int max);
+int graph_turns(const Graph *, Axes loop);    /* product of its time axes */
+
+#endif

@@ -1,0 +1,69 @@
+/* pass.h -- what every pass shares.
+ *
+ * A pass reads one graph and writes another.  It never edits a node once
+ * written, never frees, prints or verifies: run_passes does that for all. */
+#ifndef DPC_PASS_H
+#define DPC_PASS_H
+
+#include "ir/target.h"
+
+/* The sharding of one leaf: splits in the plan's own mesh. */
+typedef struct LeafPlan { const char *name; int ndim; Split split[NDIM]; } LeafPlan;
+
+typedef struct Plan {
+    Mesh mesh;
+    LeafPlan *leaf;                       /* in the order of the plan */
+    uint32_t nleaf, leafcap;
+    int64_t bucket;                       /* bytes of a gradient bucket */
+    DType compute;                        /* of contractions: F32 or BF16 */
+} Plan;
+
+typedef struct Job {
+    Arena *keep, *scratch;                /* scratch: gone after each pass */
+    const Plan *plan;                     /* NULL: one rank */
+    const Target *target;
+    const Cluster *cluster;
+    const char *print_after;              /* a pass, or "all", or NULL */
+    FILE *print_to;                       /* of print_after; NULL: stdout */
+    bool time;                            /* print seconds a pass to stderr */
+    const char *start_from, *stop_after;  /* pass names or NULL */
+    /* tests: called around every pass */
+    void (*check)(void *, const char *pass, const Graph *before,
+                  const Graph *after);
+    void *check_arg;
+} Job;
+
+typedef Graph *PassFn(const Graph *in, Job *);
+
+typedef struct PassInfo {
+    const char *name, *what;
+    Phase from, to;
+    PassFn *fn;
+} PassInfo;
+extern const PassInfo passes[];
+extern const int npass;
+
+/* Copy forward: map[r] is where node r went, NONE if it did not. */
+typedef struct Copy { const Graph *in; Graph *out; Ref *map; } Copy;
+Copy copy_begin(const Graph *in, Job *);
+Ref copy_node(Copy *, Ref);               /* the same node, operands mapped */
+/* Append a node like r with other operands (already in out). */
+Ref copy_node_in(Copy *, Ref r, const Ref *in, int nin);
+Graph *copy_end(Copy *);                  /* sets and outs mapped */
+
+/* Rows named in a list, or NULL for the whole pipeline. */
+Graph *run_passes(const char *list, const Graph *, Job *);
+
+/* The backward graph of scalar y, appended to g: dwrt[i] = d y / d wrt[i],
+ * NONE where no gradient reaches.  dy NONE: one. */
+void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
+                 Arena *scratch);
+
+/* simplify's and dce's work as functions, for `tidy` and for tests. */
+Graph *graph_simplify(const Graph *, Job *);
+Graph *graph_dce(const Graph *, Job *);
+
+#define PASS(name, from, to, what) PassFn pass_##name;
+#include "passes/passes.def"
+
+#endif
