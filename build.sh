@@ -1,0 +1,225 @@
+#!/bin/sh
+# build.sh -- build, test, measure and install dpc.
+#
+#   ./build.sh [build]         dpc and libdpc_rt.a into build/ (incremental)
+#   ./build.sh test [FILTER]   unit, golden and error tests
+#   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
+#   ./build.sh demo            train the small demo, two ranks
+#   ./build.sh bench [FILTER]  programs of tests/bench
+#   ./build.sh layers          who includes whom; no axis names in the core
+#   ./build.sh size            lines by directory, long files and functions
+#   ./build.sh install PREFIX  what a user needs, below PREFIX
+#   ./build.sh deps            install what is missing (Debian, Ubuntu)
+#
+# Environment: CC (gcc), BUILD (build), JOBS (cores), CFLAGS (appended).
+set -u
+cd "$(dirname "$0")" || exit 5
+CC=${CC:-gcc} BUILD=${BUILD:-build} JOBS=${JOBS:-$(nproc)}
+FLAGS="-std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -I. ${CFLAGS:-}"
+
+flags() { pkg-config "$@" 2>/dev/null; }
+MPI_C=$(flags --cflags ompi-c || mpicc --showme:compile 2>/dev/null)
+MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
+LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
+IMG_C=$(flags --cflags libpng libjpeg) IMG_L=$(flags --libs libpng libjpeg)
+LIBS="$LUA_L $MPI_L $IMG_L -ldnnl -ldl -lz -lm -lpthread"
+
+# One Makefile for every goal.  Archives take the objects that exist, so a
+# test still links when a file that it does not need is broken.
+make_run() {
+    BUILD=$BUILD CC=$CC FLAGS=$FLAGS LIBS=$LIBS \
+    EXTRA="$MPI_C $LUA_C $IMG_C" make --no-print-directory -f - "$@" <<'EOF'
+floors := ir passes codegen compiler runtime
+objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
+all := $(foreach f,$(floors),$(call objects,$(f)))
+tests := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+benches := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+main := $(BUILD)/compiler/main.o
+core := $(filter-out $(main) $(call objects,runtime),$(all))
+
+.DELETE_ON_ERROR:
+.PHONY: objects link tests benches
+objects: $(all)
+link: $(BUILD)/dpc
+tests: $(tests)
+benches: $(benches)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  cc   $<"
+	@$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
+
+$(BUILD)/libdpc.a: $(wildcard $(core))
+	@rm -f $@; ar rcs $@ $^
+$(BUILD)/libdpc_rt.a: $(wildcard $(call objects,runtime))
+	@rm -f $@; ar rcs $@ $^
+
+$(BUILD)/dpc: $(main) $(BUILD)/libdpc.a $(BUILD)/libdpc_rt.a
+	@echo "  link $@"
+	@$(CC) $(FLAGS) -o $@ $^ -Wl,--as-needed $(LIBS)
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libdpc.a $(BUILD)/libdpc_rt.a
+	@mkdir -p $(@D)
+	@echo "  test $<"
+	@$(CC) $(FLAGS) $(EXTRA) -MMD -MP -MF $@.d -o $@ $< \
+	    $(BUILD)/libdpc.a $(BUILD)/libdpc_rt.a \
+	    -Wl,--as-needed -lcmocka $(LIBS)
+
+-include $(all:.o=.d) $(addsuffix .d,$(tests) $(benches))
+EOF
+}
+
+commands() {
+    list=$(ls ir/*.c passes/*.c codegen/*.c compiler/*.c runtime/*.c \
+              tests/unit/*.c tests/bench/*.c 2>/dev/null)
+    { sep='['
+      for f in $list; do
+        printf '%s\n{"directory":"%s","file":"%s","command":"%s %s -c %s"}' \
+            "$sep" "$PWD" "$f" "$CC" \
+            "$(echo "$FLAGS $MPI_C $LUA_C $IMG_C" | sed 's/"/\\"/g')" "$f"
+        sep=,
+      done
+      printf '\n]\n'; } > compile_commands.json
+}
+
+need() { command -v "$1" >/dev/null || { echo "build.sh: no \"$1\": run ./build.sh deps" >&2; exit 5; }; }
+
+build() {
+    need "$CC" && need make && need mpicc && need pkg-config
+    mkdir -p "$BUILD" && commands
+    make_run -j"$JOBS" objects && make_run -j"$JOBS" link
+}
+
+# Objects and test programs that do not build are failures, the rest runs.
+run_tests() {
+    need "$CC" && need make && need mpicc && need pkg-config
+    mkdir -p "$BUILD" && commands
+    broken=0
+    make_run -k -j"$JOBS" objects || broken=1
+    make_run -k -j"$JOBS" link tests || broken=1
+    BUILD=$BUILD BROKEN=$broken sh tests/run.sh "$@"
+}
+
+asan() {
+    BUILD=build-asan
+    FLAGS="$FLAGS -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+    export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    run_tests "$@"
+}
+
+bench() {
+    build && make_run -k -j"$JOBS" benches || return 1
+    for b in "$BUILD"/tests/bench/*; do
+        case $b in *.d|*.o) continue ;; *"${1:-}"*) ;; *) continue ;; esac
+        echo "== ${b##*/}"
+        "$b" || return 1
+    done
+}
+
+layers() {
+    bad=0
+    while read -r dir may; do
+        grep -Hn '#include "' "$dir"/*.[ch] "$dir"/*.def 2>/dev/null |
+            grep -Ev "\"($may)" && {
+            echo "layers: $dir/ may include only $may"; bad=1; }
+    done <<EOF
+ir        ir/
+passes    ir/|passes/
+codegen   ir/|codegen/|runtime/dpc_rt.h
+runtime   runtime/
+compiler  ir/|passes/|codegen/|compiler/|runtime/dpc_rt.h
+EOF
+    grep -Hn '#include <lua\|#include <lauxlib' ir/*.[ch] passes/*.[ch] \
+        codegen/*.[ch] runtime/*.[ch] $(ls compiler/*.[ch] |
+        grep -v '/lua_') 2>/dev/null &&
+        { echo 'layers: only compiler/lua_*.c may include Lua'; bad=1; }
+    grep -EHn '"(dp|tp|mb|pp|cp|sp|ep)"' ir/*.c passes/*.c codegen/*.c \
+        runtime/*.c 2>/dev/null &&
+        { echo 'layers: no mesh axis has a name in the core'; bad=1; }
+    test $bad = 0 && echo 'layers: ok'
+    return $bad
+}
+
+size() {
+    for d in ir passes codegen runtime compiler models tests; do
+        printf '%-10s %6d lines\n' $d "$(find $d -name '*.[ch]' -o -name \
+            '*.def' -o -name '*.lua' -o -name '*.sh' -path "$d/*" |
+            grep "^$d/" | xargs cat 2>/dev/null | wc -l)"
+    done
+    wc -l ./*/*.[ch] tests/*/*.c | awk '$2 != "total" && $1 > 600 {
+        print "long file: " $2 " " $1; bad = 1 } END { exit bad }'
+    awk 'FNR == 1 { at = 0 }
+         /^{/ { at = FNR }
+         /^}/ && at { n = FNR - at + 1; at = 0
+             if (n > 60) print "long function: " FILENAME ":" FNR " " n
+             sum[++k] = n }
+         END { print k " functions" }' ./*/*.c
+}
+
+install_to() {
+    p=${1:?install: give a PREFIX}
+    build || return 1
+    install -Dm755 "$BUILD/dpc" "$p/bin/dpc"
+    install -Dm644 "$BUILD/libdpc_rt.a" "$p/lib/dpc/libdpc_rt.a"
+    for f in runtime/*.h models/*.lua models/*/*.lua \
+             passes/partitioners/*.lua; do
+        test -f "$f" && install -Dm644 "$f" "$p/share/dpc/$f"
+    done
+    "$BUILD/dpc" help --man > "$BUILD/dpc.1" &&
+        install -Dm644 "$BUILD/dpc.1" "$p/share/man/man1/dpc.1"
+    for s in bash zsh fish; do
+        "$BUILD/dpc" completion $s > "$BUILD/dpc.$s" || return 1
+    done
+    install -Dm644 "$BUILD/dpc.bash" "$p/share/bash-completion/completions/dpc"
+    install -Dm644 "$BUILD/dpc.zsh" "$p/share/zsh/site-functions/_dpc"
+    install -Dm644 "$BUILD/dpc.fish" "$p/share/fish/vendor_completions.d/dpc.fish"
+}
+
+# file that shows it is there, package, why
+deps() {
+    miss= why=
+    while read -r probe pkg what; do
+        case $probe in
+        /*) test -n "$(ls $probe 2>/dev/null)" ;;
+        *)  command -v "$probe" >/dev/null ;;
+        esac || { miss="$miss $pkg"; why="$why
+  $pkg: $what"; }
+    done <<EOF
+gcc gcc the compiler, also of what dpc emits
+make make the build
+pkg-config pkg-config flags of libraries
+mpicc libopenmpi-dev ranks talk through MPI
+mpirun openmpi-bin starts ranks
+/usr/include/lua5.4/lua.h liblua5.4-dev models are written in Lua
+/usr/include/cmocka.h libcmocka-dev unit tests
+/usr/include/dnnl.h libdnnl-dev matrix products and convolutions
+/usr/include/png.h libpng-dev reads and writes pictures
+/usr/include/jpeglib.h libjpeg-dev reads pictures
+/usr/include/zlib.h zlib1g-dev reads .gz data
+EOF
+    test -z "$miss" && { echo 'deps: all there'; return 0; }
+    echo "deps: missing:$why"
+    cmd="apt-get install -y --no-install-recommends$miss"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "deps: $cmd"
+        DEBIAN_FRONTEND=noninteractive $cmd || {
+            apt-get update && DEBIAN_FRONTEND=noninteractive $cmd; } || return 5
+    else
+        echo "deps: run: sudo $cmd"
+        return 5
+    fi
+}
+
+case ${1:-build} in
+build)   build ;;
+test)    shift; run_tests "$@" ;;
+asan)    shift; asan "$@" ;;
+demo)    build && "$BUILD/dpc" demo ;;
+bench)   shift; bench "$@" ;;
+layers)  layers ;;
+size)    size ;;
+install) shift; install_to "$@" ;;
+deps)    deps ;;
+clean)   rm -rf "$BUILD" build-asan compile_commands.json ;;
+*)       sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
