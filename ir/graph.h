@@ -159,12 +159,13 @@ typedef struct Dim { uint8_t n; bool window; char c[NDIM]; } Dim;
 typedef struct Term { int ndim; Dim dim[NDIM]; bool unread, integer; } Term;
 
 typedef struct Sig {
-    int nin;
-    Term in[NTERM], out;                  /* "..." spelt as '0'.. ; of a
-                                             variadic row only in[0], rank 0 */
+    int nin, nop;                         /* terms; operands: more than terms */
+    Term in[NTERM], out;                  /* in a variadic row.  "..." is
+                                             spelt '0', '1', ... */
     int64_t size[NLETTER];                /* by letter, global; 0 absent */
     Split split[NLETTER];                 /* by letter, where operands agree */
-    bool fixed[NLETTER];                  /* marked "!" */
+    int64_t extent[NLETTER];              /* of a window, by its first letter */
+    bool fixed[NLETTER];                  /* marked "!", or in a window */
     bool folded[NLETTER];                 /* on the left (read) alone */
     int stride, pad, dilate;              /* of windows */
 } Sig;

@@ -1,0 +1,155 @@
+/* sig_type.c -- the type of a node: what its letters carry to the result.
+ *
+ * A letter takes the splits of the dimensions that it names; one that is
+ * folded away leaves its axes pending.  Pending sums pass only where the row
+ * says `lin`.  Whatever breaks V1-V3 is an error here; propagate inserts a
+ * reshard before it can happen. */
+#include "ir/graph.h"
+
+/* The letter of a dimension that carries its axes: the outer one. */
+static int carrier(const Dim *d)
+{
+    return d->c[0];
+}
+
+static bool merge_split(const Graph *g, Sig *s, const Dim *d, Split want,
+                        bool *seen)
+{
+    int c = carrier(d);
+    bool agree = !seen[c] || s->split[c] == want;
+    if (!seen[c])
+        s->split[c] = want;
+    seen[c] = true;
+    if (want && s->fixed[c])
+        return false;
+    if (want && d->n > 1 && s->size[c] % split_parts(&g->mesh, want))
+        return false;
+    return agree;
+}
+
+bool sig_split(Sig *s, const Graph *g, const Ref *in)
+{
+    bool ok = true, seen[NLETTER] = {0};
+    Axes used = 0;
+
+    memset(s->split, 0, sizeof s->split);
+    for (int i = 0; i < s->nin; i++)
+        for (int d = 0; d < s->in[i].ndim && !s->in[i].unread; d++) {
+            const Dim *m = &s->in[i].dim[d];
+            ok &= merge_split(g, s, m, g->node[in[i]].type.split[d], seen);
+            for (int k = 1; k < m->n; k++)   /* inner letters: never split */
+                ok &= merge_split(g, s, &(Dim){ 1, false, { m->c[k] } }, 0,
+                                  seen);
+        }
+    for (int c = 0; c < NLETTER; c++) {
+        ok &= !(split_axes(s->split[c]) & used);
+        used |= split_axes(s->split[c]);
+    }
+    return ok;
+}
+
+/* Letters that no operand has may be split by the node itself: b=128/dp. */
+static void own_splits(Sig *s, const Attr *a)
+{
+    for (int i = 0; a && i < a->nletter; i++)
+        if (a->letter[i].split)
+            s->split[(int)a->letter[i].c] = a->letter[i].split;
+}
+
+static Axes folded_axes(const Sig *s)
+{
+    Axes a = 0;
+    for (int c = 0; c < NLETTER; c++)
+        if (s->folded[c])
+            a |= split_axes(s->split[c]);
+    return a;
+}
+
+/* What operand i owes, or an error where the row may not take it. */
+static Axes pending(const Sig *s, const Graph *g, Op op, const Ref *in,
+                    int i, const char *loc)
+{
+    const Type *t = &g->node[in[i]].type;
+    if (!t->partial)
+        return 0;
+    bool variadic = ops[op].arity < 0;
+    if (t->fold != FOLD_SUM || !op_linear(op, variadic ? 0 : i, variadic ? 0 : i))
+        err(loc, "%s: operand %d is still to be folded over the mesh, and this "
+            "op wants it whole", ops[op].name, i + 1);
+    for (int k = 0; k < s->nop; k++) {
+        if (k == i || (!variadic && s->in[k].unread))
+            continue;
+        const Type *u = &g->node[in[k]].type;
+        bool together = variadic || op_linear(op, i, k);
+        if (together ? u->partial != t->partial : (type_axes(u) & t->partial) != 0)
+            err(loc, "%s: operands %d and %d owe different sums",
+                ops[op].name, i + 1, k + 1);
+    }
+    return t->partial;
+}
+
+/* C14: operands agree; a fold of narrow floats returns f32; cast casts. */
+static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
+                          const Ref *in, const char *loc)
+{
+    if (op == OP_cast)
+        return a->dtype;
+    int first = -1;
+    bool fold = op == OP_put || ops[op].family == FAMILY_conv;
+    for (int c = 0; c < NLETTER; c++)
+        fold |= s->folded[c];
+    for (int i = 0; i < s->nop; i++) {
+        bool variadic = ops[op].arity < 0;
+        if (!variadic && (s->in[i].integer || s->in[i].unread))
+            continue;
+        DType d = g->node[in[i]].type.dtype;
+        if (first >= 0 && d != g->node[in[first]].type.dtype)
+            err(loc, "%s: operand %d is %s and operand %d is %s; cast one",
+                ops[op].name, first + 1,
+                dtype_name(g->node[in[first]].type.dtype), i + 1, dtype_name(d));
+        if (first < 0)
+            first = i;
+    }
+    DType d = first < 0 ? F32 : g->node[in[first]].type.dtype;
+    if (op == OP_grad)
+        d = g->node[in[1]].type.dtype;
+    return fold && op != OP_take && d == BF16 ? F32 : d;
+}
+
+static void result_dims(const Sig *s, Type *t)
+{
+    t->ndim = s->out.ndim;
+    for (int d = 0; d < t->ndim; d++) {
+        const Dim *m = &s->out.dim[d];
+        t->dim[d] = 1;
+        for (int k = 0; k < m->n; k++)
+            t->dim[d] *= s->size[(int)m->c[k]];
+        if (m->window)
+            t->dim[d] = s->extent[(int)m->c[0]];
+        t->split[d] = s->split[carrier(m)];
+    }
+}
+
+Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
+              const Ref *in, const char *loc)
+{
+    Sig s = *given;
+    Type t = {0};
+    bool variadic = ops[op].arity < 0;
+    Axes owed = 0;
+
+    if (!sig_split(&s, g, in))
+        err(loc, "%s: operands are split in ways that do not fit; reshard one",
+            ops[op].name);
+    own_splits(&s, a);
+    result_dims(&s, &t);
+    t.dtype = result_dtype(&s, g, op, a, in, loc);
+    for (int i = 0; i < s.nop; i++)
+        if (variadic || !s.in[i].unread)
+            owed |= pending(&s, g, op, in, i, loc);
+    t.partial = owed | folded_axes(&s);
+    t.fold = t.partial ? owed ? FOLD_SUM : ops[op].fold : FOLD_SUM;
+    if (owed & folded_axes(&s))
+        err(loc, "%s: two sums are owed over one axis", ops[op].name);
+    return t;
+}
