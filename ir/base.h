@@ -22,6 +22,14 @@ char *fmt(Arena *, const char *, ...) __attribute__((format(printf, 2, 3)));
      : grow_(arena, (void **)&(p), sizeof *(p), &(cap), (size_t)(n) + 1))
 void grow_(Arena *, void **p, size_t each, uint32_t *cap, size_t want);
 
+/* A text that grows: `Str s = { a }; str_add(&s, ...); use(s.p)`.  p is NULL
+ * until the first str_add. */
+typedef struct Str { Arena *arena; char *p; uint32_t n, cap; } Str;
+void str_add(Str *, const char *, ...) __attribute__((format(printf, 2, 3)));
+/* The shortest decimal that strtod reads back as this very double; inf, nan
+ * as strtod reads them.  Returns out. */
+char *num_text(char out[32], double);
+
 /* The user is wrong.  Prints "loc: error: ..." and ends the compile: exit 1,
  * or, inside err_trap, back to the trap.  loc is "file:line". */
 _Noreturn void err(const char *loc, const char *, ...)

@@ -1,0 +1,264 @@
+/* base.c -- errors, the arena, growing arrays, names.
+ *
+ * An arena is a list of zeroed blocks, freed at once: no value of the compiler
+ * is freed alone.  A request larger than a block gets its own, behind the top
+ * one, so that the top keeps its room. */
+#include "ir/base.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+/* ---- errors ---- */
+
+static ErrTrap *trap;
+static char notes[2048];                  /* each with its leading newline */
+void (*die_dump)(FILE *);
+
+void err_push(ErrTrap *t)
+{
+    t->outer = trap, t->code = 0, t->text[0] = 0;
+    trap = t;
+}
+
+void err_pop(void)
+{
+    if (!trap)
+        die("err_pop without err_push");
+    trap = trap->outer;
+}
+
+static _Noreturn void fail(int code, const char *loc, const char *f,
+                           va_list ap)
+{
+    char text[sizeof trap->text];
+    int size = sizeof text;
+    int n = snprintf(text, sizeof text, "%s: error: ", loc ? loc : "dpc");
+    if (n < size)
+        n += vsnprintf(text + n, (size_t)(size - n), f, ap);
+    if (n < size)
+        snprintf(text + n, (size_t)(size - n), "%s", notes);
+    notes[0] = 0;
+    if (trap) {
+        ErrTrap *t = trap;
+        trap = t->outer;
+        t->code = code;
+        memcpy(t->text, text, sizeof text);
+        longjmp(t->jump, 1);
+    }
+    fflush(stdout);
+    fprintf(stderr, "%s\n", text);
+    exit(code);
+}
+
+_Noreturn void err(const char *loc, const char *f, ...)
+{
+    va_list ap;
+    va_start(ap, f);
+    fail(1, loc, f, ap);
+}
+
+_Noreturn void err_code(int code, const char *loc, const char *f, ...)
+{
+    va_list ap;
+    va_start(ap, f);
+    fail(code, loc, f, ap);
+}
+
+void note(const char *loc, const char *f, ...)
+{
+    size_t n = strlen(notes);
+    va_list ap;
+    va_start(ap, f);
+    int k = snprintf(notes + n, sizeof notes - n, "\n%s: note: ",
+                     loc ? loc : "dpc");
+    if (k > 0 && n + (size_t)k < sizeof notes)
+        vsnprintf(notes + n + k, sizeof notes - n - (size_t)k, f, ap);
+    va_end(ap);
+}
+
+/* The dump runs on broken data and may die in turn: once only. */
+static void crash_dump(void)
+{
+    void (*dump)(FILE *) = die_dump;
+    die_dump = NULL;
+    FILE *f = dump ? fopen("dpc-crash.ir", "w") : NULL;
+    if (!f)
+        return;
+    dump(f);
+    if (fclose(f) == 0)
+        fputs("dpc: note: the graph is in \"dpc-crash.ir\"; please report it\n",
+              stderr);
+}
+
+_Noreturn void die_(const char *file, int line, const char *f, ...)
+{
+    fflush(stdout);
+    fprintf(stderr, "%s:%d: internal error: ", file, line);
+    va_list ap;
+    va_start(ap, f);
+    vfprintf(stderr, f, ap);
+    va_end(ap);
+    fprintf(stderr, "%s\n", notes);
+    crash_dump();
+    exit(70);
+}
+
+/* ---- arena ---- */
+
+enum { BLOCK = 1 << 16 };
+typedef struct Block Block;
+struct Block { Block *next; size_t used, size; max_align_t data[]; };
+
+struct Arena {
+    Block *top;
+    const char **name;                    /* open hash table of intern */
+    uint32_t nname, cap;                  /* cap: 0 or a power of two */
+};
+
+Arena *arena_new(void)
+{
+    Arena *a = calloc(1, sizeof *a);
+    if (!a)
+        err_code(3, NULL, "out of memory");
+    return a;
+}
+
+static Block *block_new(size_t size)
+{
+    Block *b = calloc(1, sizeof *b + size);
+    if (!b)
+        err_code(3, NULL, "out of memory: a block of %zu bytes", size);
+    b->size = size;
+    return b;
+}
+
+void *alloc(Arena *a, size_t n)
+{
+    size_t align = _Alignof(max_align_t);
+    n = (n + align - 1) / align * align;
+    Block *b = a->top;
+    if (b && b->size - b->used >= n) {
+        void *p = (char *)b->data + b->used;
+        b->used += n;
+        return p;
+    }
+    bool big = n > BLOCK / 4;
+    b = block_new(big ? n : BLOCK);
+    b->used = n;
+    if (big && a->top)
+        b->next = a->top->next, a->top->next = b;
+    else
+        b->next = a->top, a->top = b;
+    return b->data;
+}
+
+void arena_free(Arena *a)
+{
+    for (Block *b = a ? a->top : NULL, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    if (a)
+        free(a->name);
+    free(a);
+}
+
+void grow_(Arena *a, void **p, size_t each, uint32_t *cap, size_t want)
+{
+    size_t more = *cap ? (size_t)*cap * 2 : 8;
+    if (more < want)
+        more = want;
+    if (more > UINT32_MAX)
+        err_code(3, NULL, "out of memory: an array of %zu elements", more);
+    void *q = alloc(a, more * each);
+    if (*cap)
+        memcpy(q, *p, *cap * each);
+    *p = q;
+    *cap = (uint32_t)more;
+}
+
+/* ---- text ---- */
+
+char *fmt(Arena *a, const char *f, ...)
+{
+    va_list ap, again;
+    va_start(ap, f);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, f, again);
+    va_end(again);
+    if (n < 0)
+        die("bad format \"%s\"", f);
+    char *s = alloc(a, (size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, f, ap);
+    va_end(ap);
+    return s;
+}
+
+void str_add(Str *s, const char *f, ...)
+{
+    va_list ap, again;
+    va_start(ap, f);
+    va_copy(again, ap);
+    int k = vsnprintf(NULL, 0, f, again);
+    va_end(again);
+    if (k < 0)
+        die("bad format \"%s\"", f);
+    GROW(s->arena, s->p, s->n + (uint32_t)k, s->cap);
+    vsnprintf(s->p + s->n, (size_t)k + 1, f, ap);
+    va_end(ap);
+    s->n += (uint32_t)k;
+}
+
+char *num_text(char out[32], double v)
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, v);
+        if (strtod(out, NULL) == v)
+            break;
+    }
+    return out;
+}
+
+/* ---- names ---- */
+
+static uint32_t hash(const char *s)       /* FNV-1a */
+{
+    uint32_t h = 2166136261u;
+    for (; *s; s++)
+        h = (h ^ (uint8_t)*s) * 16777619u;
+    return h;
+}
+
+static const char **slot(Arena *a, const char *s)
+{
+    uint32_t i = hash(s) & (a->cap - 1);
+    while (a->name[i] && strcmp(a->name[i], s) != 0)
+        i = (i + 1) & (a->cap - 1);
+    return &a->name[i];
+}
+
+static void rehash(Arena *a)
+{
+    const char **old = a->name;
+    uint32_t n = a->cap;
+    a->cap = n ? n * 2 : 256;
+    a->name = calloc(a->cap, sizeof *a->name);
+    if (!a->name)
+        err_code(3, NULL, "out of memory: %u names", a->cap);
+    for (uint32_t i = 0; i < n; i++)
+        if (old[i])
+            *slot(a, old[i]) = old[i];
+    free(old);
+}
+
+const char *intern(Arena *a, const char *s)
+{
+    if (2 * (a->nname + 1) > a->cap)
+        rehash(a);
+    const char **at = slot(a, s);
+    if (!*at) {
+        *at = fmt(a, "%s", s);
+        a->nname++;
+    }
+    return *at;
+}

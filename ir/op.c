@@ -1,0 +1,106 @@
+/* op.c -- the op table, and what is read off its signatures once. */
+#include "ir/graph.h"
+#include <stdlib.h>
+
+#define FOLD_max FOLD_MAX                 /* as ops.def spells them */
+#define FOLD_lse FOLD_LSE
+
+OpInfo ops[OP_COUNT] = {
+#define OP(name_, sig_, lin_, work_, ...)                                \
+    [OP_##name_] = { .name = #name_, .sig = sig_, .lin = lin_,           \
+                     .work = work_, __VA_ARGS__ },
+#define EXPR(...) .expr = #__VA_ARGS__,
+#define FIELD(...) .field = #__VA_ARGS__,
+#define FOLD(fold_) .fold = FOLD_##fold_,
+#define KERNEL(family_) .family = FAMILY_##family_,
+#define KEYS(keys_) .keys = keys_,
+#define VJP(...) .vjp = #__VA_ARGS__,
+#define DOC(doc_) .doc = doc_,
+#include "ir/ops.def"
+};
+
+static int count_operands(const char *sig)
+{
+    const char *end = strstr(sig, "->");
+    if (*sig == '@')
+        return atoi(sig + 1);
+    if (*sig == '*')
+        return -1;
+    if (!*sig)
+        return 0;
+    int n = 1;
+    for (const char *s = sig; s < end; s++)
+        n += *s == ',';
+    return n;
+}
+
+void op_init(void)
+{
+    for (Op o = 0; o < OP_COUNT; o++) {
+        ops[o].leaf = !*ops[o].sig;
+        ops[o].arity = count_operands(ops[o].sig);
+    }
+}
+
+Op op_find(const char *name)
+{
+    for (Op o = 0; o < OP_COUNT; o++)
+        if (strcmp(ops[o].name, name) == 0)
+            return o;
+    return OP_COUNT;
+}
+
+/* The lin group of operand i: its first character; NULL if it is in none. */
+static const char *group(const char *lin, int i)
+{
+    const char *start = lin;
+    for (const char *s = lin; *s; s++) {
+        if (*s == ',')
+            start = s + 1;
+        else if (*s == '*' || *s == 'a' + i)
+            return start;
+    }
+    return NULL;
+}
+
+bool op_linear(Op op, int i, int k)
+{
+    const char *g = group(ops[op].lin, i);
+    return g && g == group(ops[op].lin, k);
+}
+
+bool op_has_key(Op op, const char *key)
+{
+    size_t n = strlen(key);
+    const char *s = ops[op].keys;
+    while (s && *s) {
+        size_t k = strcspn(s, " ");
+        if (k == n && memcmp(s, key, n) == 0)
+            return true;
+        s += k + (s[k] == ' ');
+    }
+    return false;
+}
+
+static const struct { const char *name; int64_t size; } dtypes[NDTYPE] = {
+    [F32] = { "f32", 4 }, [BF16] = { "bf16", 2 }, [I32] = { "i32", 4 },
+    [U8] = { "u8", 1 },
+};
+
+const char *dtype_name(DType d)
+{
+    return dtypes[d].name;
+}
+
+DType dtype_find(const char *name)
+{
+    DType d = 0;
+    while (d < NDTYPE && strcmp(dtypes[d].name, name) != 0)
+        d++;
+    return d;
+}
+
+int64_t dtype_size(DType d)
+{
+    return dtypes[d].size;
+}

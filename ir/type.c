@@ -1,0 +1,160 @@
+/* type.c -- what a type says about the parts of a tensor.
+ *
+ * A split is a list of axes, major first: part k of a dimension has the mixed
+ * radix digits of k as its coordinates.  Parts are ceil(size / parts) long;
+ * the last ones may hold less, and then padding.  Since
+ * ceil(ceil(n / a) / b) = ceil(n / (a b)), cutting again needs no moves. */
+#include "ir/graph.h"
+
+/* ---- splits ---- */
+
+Axes split_axes(Split s)
+{
+    Axes set = 0;
+    for (; s; s >>= 4)
+        set |= (Axes)(1u << ((s & 15) - 1));
+    return set;
+}
+
+int64_t split_parts(const Mesh *m, Split s)
+{
+    return mesh_size(m, split_axes(s));
+}
+
+static int length(Split s)
+{
+    int n = 0;
+    for (; s; s >>= 4)
+        n++;
+    return n;
+}
+
+Split split_push(Split s, int axis)
+{
+    int n = length(s);
+    if (n == NAXIS)
+        die("split has %d axes already", n);
+    return s | (Split)(axis + 1) << 4 * n;
+}
+
+int split_minor(Split s)
+{
+    int n = length(s);
+    return n ? (int)(s >> 4 * (n - 1)) - 1 : -1;
+}
+
+Split split_without(Split s, Axes gone)
+{
+    Split rest = 0;
+    for (; s; s >>= 4) {
+        int axis = (int)(s & 15) - 1;
+        if (!(gone >> axis & 1))
+            rest = split_push(rest, axis);
+    }
+    return rest;
+}
+
+int64_t split_index(const Mesh *m, Split s, const int *coord)
+{
+    int64_t index = 0;
+    for (; s; s >>= 4) {
+        int axis = (int)(s & 15) - 1;
+        index = index * m->axis[axis].size + coord[axis];
+    }
+    return index;
+}
+
+/* ---- the mesh ---- */
+
+Axes mesh_axes(const Mesh *m, AxisKind kind)
+{
+    Axes set = 0;
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].kind == kind)
+            set |= (Axes)(1u << i);
+    return set;
+}
+
+int mesh_find(const Mesh *m, const char *name)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (strcmp(m->axis[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int64_t mesh_size(const Mesh *m, Axes set)
+{
+    int64_t n = 1;
+    for (int i = 0; i < m->naxis; i++)
+        if (set >> i & 1)
+            n *= m->axis[i].size;
+    return n;
+}
+
+/* ---- types ---- */
+
+int64_t type_volume(const Type *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+Type type_local(const Mesh *m, const Type *t)
+{
+    Type part = *t;
+    for (int i = 0; i < t->ndim; i++) {
+        int64_t parts = split_parts(m, t->split[i]);
+        part.dim[i] = (t->dim[i] + parts - 1) / parts + t->lo[i] + t->hi[i];
+        part.split[i] = 0;
+        part.lo[i] = part.hi[i] = 0;
+    }
+    return part;
+}
+
+int64_t type_bytes(const Mesh *m, const Type *t)
+{
+    Type part = type_local(m, t);
+    return type_volume(&part) * dtype_size(t->dtype);
+}
+
+bool type_equal(const Type *a, const Type *b)
+{
+    if (a->dtype != b->dtype || a->ndim != b->ndim || a->partial != b->partial)
+        return false;
+    if (a->partial && a->fold != b->fold)
+        return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] != b->dim[i] || a->split[i] != b->split[i]
+            || a->lo[i] != b->lo[i] || a->hi[i] != b->hi[i])
+            return false;
+    return true;
+}
+
+Axes type_axes(const Type *t)
+{
+    Axes set = t->partial;
+    for (int i = 0; i < t->ndim; i++)
+        set |= split_axes(t->split[i]);
+    return set;
+}
+
+char *type_text(Arena *a, const Mesh *m, const Type *t)
+{
+    Str s = { .arena = a };
+    str_add(&s, "%s[", dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++) {
+        str_add(&s, "%s%lld", i ? "," : "", (long long)t->dim[i]);
+        for (Split p = t->split[i]; p; p >>= 4)
+            str_add(&s, "/%s", m->axis[(p & 15) - 1].name);
+        if (t->lo[i] || t->hi[i])
+            str_add(&s, ":%d:%d", t->lo[i], t->hi[i]);
+    }
+    str_add(&s, "]");
+    for (int i = 0; i < m->naxis; i++)
+        if (t->partial >> i & 1)
+            str_add(&s, "%c%s", "+^~"[t->fold], m->axis[i].name);
+    return s.p;
+}
