@@ -1,0 +1,306 @@
+/* data.c -- opens what a spec names, replaces corrupt samples, shuffles.
+ *
+ * A corrupt sample is replaced whole by the next sound one, so the decision
+ * follows from the data alone and is the same on every rank.
+ *
+ * Shuffling: a Feistel network permutes [0, 4^h), the smallest such range
+ * that holds all samples, and is applied again while the result is outside
+ * (cycle walking): the orbit of a point inside returns inside, and the map so
+ * made is a bijection.  Less than four applications on average.  Black and
+ * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. */
+#include "runtime/data_reader.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- small helpers of all readers ---- */
+
+bool dpc_size_mul(int64_t *n, int64_t by)
+{
+    return by > 0 && !__builtin_mul_overflow(*n, by, n);
+}
+
+char *dpc_path_join(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    char *s = malloc(n + m + 2);
+    if (!s)
+        return NULL;
+    memcpy(s, a, n);
+    s[n] = '/';
+    memcpy(s + n + 1, b, m + 1);
+    return s;
+}
+
+int64_t dpc_field_bytes(const DpcField *f)
+{
+    int64_t n = dpc_dtype_size(f->dtype);
+    for (int i = 0; i < f->ndim; i++)
+        n *= f->dim[i];
+    return n;
+}
+
+/* ---- the order of samples ---- */
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* A permutation of [0, 4^half). */
+static uint64_t feistel(uint64_t x, unsigned half, uint64_t key)
+{
+    enum { ROUNDS = 8 };
+    uint64_t mask = ((uint64_t)1 << half) - 1, l = x >> half, r = x & mask;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t next = l ^ (mix(key + mix(r + ((uint64_t)i << 40))) & mask);
+        l = r;
+        r = next;
+    }
+    return l << half | r;
+}
+
+int64_t dpc_data_index(uint64_t seed, int64_t count, int64_t k)
+{
+    uint64_t n = (uint64_t)count, x = (uint64_t)k % n;
+    uint64_t key = mix(mix(seed + 0x9e3779b97f4a7c15u) + (uint64_t)k / n);
+    unsigned half = 1;
+    while (half < 31 && (uint64_t)1 << 2 * half < n)
+        half++;
+    do
+        x = feistel(x, half, key);
+    while (x >= n);
+    return (int64_t)x;
+}
+
+/* ---- what a spec names ---- */
+
+static void paths_free(char **path, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(path[i]);
+}
+
+/* Splits a list at commas into new strings. */
+static DpcStatus split_list(const char *s, char **path, int *n)
+{
+    *n = 0;
+    for (const char *end; ; s = end + 1) {
+        end = s + strcspn(s, ",");
+        if (*n == DPC_NFIELD)
+            return dpc_fail(DPC_USER, "data: error: more than %d files in "
+                            "the list; give fewer", DPC_NFIELD);
+        if (end == s)
+            return dpc_fail(DPC_USER, "data: error: an empty name in the "
+                            "list of files; take a comma away");
+        if (!(path[*n] = strndup(s, (size_t)(end - s))))
+            return dpc_fail(DPC_MEMORY, "data: error: out of memory");
+        ++*n;
+        if (!*end)
+            return DPC_OK;
+    }
+}
+
+static bool ends(const char *s, const char *with)
+{
+    size_t n = strlen(s), m = strlen(with);
+    return n >= m && !strcmp(s + n - m, with);
+}
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static DpcStatus open_list(const char *list, DpcData *d)
+{
+    char *path[DPC_NFIELD];
+    int n = 0;
+    DpcStatus s = DPC_OK;
+    struct stat st;
+    if (!stat(list, &st)) {                     /* a name with a comma */
+        if (!(path[n++] = strdup(list)))
+            return dpc_fail(DPC_MEMORY, "data: error: out of memory");
+    } else {
+        s = split_list(list, path, &n);
+    }
+    int npy = 0;
+    for (int i = 0; i < n; i++)
+        npy += ends(path[i], ".npy");
+    if (!s && npy && npy < n)
+        s = dpc_fail(DPC_USER, "%s: error: data: %d of %d files are .npy; "
+                     "give files of one kind", list, npy, n);
+    if (!s)
+        s = dpc_columns_open(path, n, npy ? dpc_npy_column : dpc_idx_column,
+                             d);
+    paths_free(path, n);
+    return s;
+}
+
+/* IDX files in `dir`; *none when there are none and nothing was opened. */
+static DpcStatus open_idx(const char *dir, const char *split, bool *none,
+                          DpcData *d)
+{
+    char *path[DPC_NFIELD];
+    int n = 0;
+    DpcStatus s = dpc_idx_find(dir, split, path, &n);
+    *none = !s && !n;
+    if (!s && n)
+        s = dpc_columns_open(path, n, dpc_idx_column, d);
+    paths_free(path, n);
+    return s;
+}
+
+static DpcStatus open_dir(const char *dir, const char *split,
+                          const char *option, bool idx, DpcData *d)
+{
+    bool none = true;
+    DpcStatus s = DPC_OK;
+    if (!is_dir(dir))
+        return dpc_fail(DPC_USER, "%s: error: data: %s; give a folder", dir,
+                        errno == ENOENT ? "no such folder" : "not a folder");
+    if (!option)
+        s = open_idx(dir, split ? split : "train", &none, d);
+    if (s || !none)
+        return s;
+    if (idx || split)
+        return dpc_fail(DPC_USER, "%s: error: data: no IDX files of split "
+                        "\"%s\"; wanted names like "
+                        "\"%s-images-idx3-ubyte.gz\"", dir,
+                        split ? split : "train", split ? split : "train");
+    return dpc_folder_open(dir, option, d);
+}
+
+/* `spec` is ours to cut. */
+static DpcStatus open_spec(char *spec, DpcData *d)
+{
+    bool idx = !strncmp(spec, "idx:", 4), npy = !strncmp(spec, "npy:", 4);
+    bool folder = !strncmp(spec, "folder:", 7);
+    spec += folder ? 7 : idx || npy ? 4 : 0;
+    char *option = strrchr(spec, '?');
+    if (option && (folder || !is_dir(spec)))
+        *option++ = '\0';
+    else
+        option = NULL;
+    const char *split = ends(spec, ":train") ? "train"
+                      : ends(spec, ":test") ? "test" : NULL;
+    if (split && !is_dir(spec))
+        *strrchr(spec, ':') = '\0';
+    else
+        split = NULL;
+    if (folder)
+        return dpc_folder_open(spec, option, d);
+    if (is_dir(spec) || split || option)
+        return open_dir(spec, split, option, idx, d);
+    if (ends(spec, ".tar"))
+        return dpc_fail(DPC_USER, "%s: error: data: tar files are not read; "
+                        "unpack it and give the folder", spec);
+    return open_list(spec, d);
+}
+
+DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **out)
+{
+    *out = NULL;
+    DpcData *d = calloc(1, sizeof *d);
+    char *own = strdup(spec);
+    DpcStatus s = d && own ? open_spec(own, d)
+                : dpc_fail(DPC_MEMORY, "data: error: out of memory");
+    free(own);
+    if (!s) {
+        size_t n = (size_t)d->count / 8 + 1;
+        d->budget = budget_bad;
+        d->bytes += (int64_t)(n + sizeof *d);
+        if (!(d->corrupt = calloc(n, 1)))
+            s = dpc_fail(DPC_MEMORY, "data: error: out of memory");
+    }
+    if (s)
+        dpc_data_close(d);
+    else
+        *out = d;
+    return s;
+}
+
+void dpc_data_close(DpcData *d)
+{
+    if (!d)
+        return;
+    if (d->self)
+        d->reader->close(d->self);
+    free(d->corrupt);
+    free(d);
+}
+
+/* ---- reading ---- */
+
+int64_t dpc_data_count(const DpcData *d) { return d->count; }
+int dpc_data_nfield(const DpcData *d) { return d->nfield; }
+int64_t dpc_data_bad(const DpcData *d) { return d->bad; }
+int64_t dpc_data_bytes(const DpcData *d) { return d->bytes; }
+
+const DpcField *dpc_data_field(const DpcData *d, int i)
+{
+    return &d->field[i];
+}
+
+int dpc_data_find(const DpcData *d, const char *name)
+{
+    for (int i = 0; i < d->nfield; i++)
+        if (!strcmp(d->field[i].name, name))
+            return i;
+    return -1;
+}
+
+/* Counts a corrupt sample; DPC_USER when that was one too many. */
+static DpcStatus mark(DpcData *d, int64_t sample)
+{
+    d->corrupt[sample / 8] |= (uint8_t)(1u << sample % 8);
+    if (++d->bad <= d->budget)
+        return DPC_OK;
+    char why[DPC_WHY];
+    snprintf(why, sizeof why, "%s", dpc_last_error());
+    return dpc_fail(DPC_USER, "%s; corrupt samples so far: %lld, allowed: "
+                    "%lld; repair or remove it, or allow more", why,
+                    (long long)d->bad, (long long)d->budget);
+}
+
+/* Moves *sample to the first sound one at or behind it. */
+static DpcStatus seek_sound(DpcData *d, int64_t *sample)
+{
+    for (int64_t t = 0; t < d->count; t++) {
+        int64_t i = (*sample + t) % d->count;
+        if (d->corrupt[i / 8] >> i % 8 & 1)
+            continue;
+        DpcStatus s = d->reader->seek(d->self, i);
+        if (s == DPC_USER)
+            s = mark(d, i);
+        else if (!s)
+            *sample = i, t = d->count;
+        if (s)
+            return s;
+    }
+    if (d->bad == d->count)
+        return dpc_fail(DPC_USER, "data: error: all %lld samples are "
+                        "corrupt; look at the files", (long long)d->count);
+    return DPC_OK;
+}
+
+DpcStatus dpc_data_read(DpcData *d, int64_t sample, int field, void *to,
+                        int64_t bytes)
+{
+    if (sample < 0 || sample >= d->count || field < 0 || field >= d->nfield)
+        return dpc_fail(DPC_BUG, "data: error: sample %lld of %lld, field %d "
+                        "of %d: no such thing", (long long)sample,
+                        (long long)d->count, field, d->nfield);
+    int64_t want = dpc_field_bytes(&d->field[field]);
+    if (bytes != want)
+        return dpc_fail(DPC_BUG, "data: error: field \"%s\" has %lld bytes, "
+                        "the buffer %lld", d->field[field].name,
+                        (long long)want, (long long)bytes);
+    DpcStatus s = seek_sound(d, &sample);
+    return s ? s : d->reader->read(d->self, sample, field, to);
+}

@@ -1,0 +1,77 @@
+/* data_reader.h -- what the readers behind data.h share. */
+#ifndef DPC_DATA_READER_H
+#define DPC_DATA_READER_H
+
+#include "runtime/data.h"
+#include <stdatomic.h>
+
+enum { DPC_NFIELD = 16, DPC_WHY = 1024 };
+
+/* One kind of data.  `self` is the reader's own. */
+typedef struct DpcReader {
+    /* Make the sample ready to be read.  DPC_USER: this one is corrupt. */
+    DpcStatus (*seek)(void *self, int64_t sample);
+    DpcStatus (*read)(void *self, int64_t sample, int field, void *to);
+    void (*close)(void *self);
+} DpcReader;
+
+struct DpcData {
+    const DpcReader *reader;
+    void *self;
+    int nfield;
+    DpcField field[DPC_NFIELD];           /* names belong to the reader */
+    int64_t count;                        /* samples */
+    int64_t bytes;                        /* memory held */
+    int64_t budget;                       /* corrupt samples allowed */
+    _Atomic int64_t bad;                  /* corrupt samples met */
+    uint8_t *corrupt;                     /* a bit a sample: met and corrupt */
+};
+
+/* How numbers lie in a file. */
+typedef enum DpcStored {
+    DPC_STORED_U8, DPC_STORED_F16, DPC_STORED_I32, DPC_STORED_F32,
+    DPC_STORED_I64, DPC_STORED_F64
+} DpcStored;
+
+/* A file that holds one field of all samples, one after the other. */
+typedef struct DpcColumn {
+    char *path, *name;                    /* owned */
+    DpcField field;
+    DpcStored stored;
+    bool swap;                            /* other byte order than ours */
+    int64_t count;                        /* samples */
+    int64_t at;                           /* bytes before the first */
+    int fd;                               /* -1 when in memory */
+    uint8_t *mem;                         /* owned; NULL when on disk */
+} DpcColumn;
+
+/* Fills path, name and the rest from the head of a file; what it has filled
+ * when it fails is freed by the caller. */
+typedef DpcStatus DpcColumnFn(const char *path, DpcColumn *);
+DpcColumnFn dpc_idx_column, dpc_npy_column;
+
+DpcStatus dpc_columns_open(char *const *path, int n, DpcColumnFn *,
+                           DpcData *);
+int64_t dpc_stored_size(DpcStored);
+
+/* The IDX files of a folder that belong to `split` ("train" or "test"), at
+ * most DPC_NFIELD of them; *n = 0 when there are none.  The caller frees. */
+DpcStatus dpc_idx_find(const char *dir, const char *split, char **path,
+                       int *n);
+
+/* Pictures below `dir`; `option` is the text behind '?', or NULL. */
+DpcStatus dpc_folder_open(const char *dir, const char *option, DpcData *);
+
+typedef int DpcOrder(const void *, const void *);
+/* Text of pictures: caption[i] belongs to name[i], which is sorted by `order`;
+ * it is owned by the caller, NULL where the list has none.  *found: there was
+ * a list. */
+DpcStatus dpc_captions_read(const char *dir, char *const *name, int64_t n,
+                            DpcOrder *order, char **caption, bool *found);
+
+/* *n *= by; false when that does not fit or `by` is not positive. */
+bool dpc_size_mul(int64_t *n, int64_t by);
+/* "a/b" in new memory, NULL when there is none. */
+char *dpc_path_join(const char *a, const char *b);
+
+#endif
