@@ -51,6 +51,7 @@ typedef struct DpcBuf {
     int64_t at, size, stride;             /* bytes */
     uint16_t slots;
     uint8_t space;
+    uint8_t dtype;                        /* DpcDtype + 1; 0: untyped bytes */
 } DpcBuf;
 
 typedef enum DpcLeafKind {

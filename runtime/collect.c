@@ -1,0 +1,197 @@
+/* collect.c -- groups of ranks, and collectives on any dimension.
+ *
+ * The ranks that differ only in a set of axes form a group; sets are few, so
+ * each has one communicator.  Transports move whole blocks, one a member.  A
+ * dimension that is not outermost, or does not divide, has its parts apart
+ * in memory: then blocks are gathered in a stage that is as large as the
+ * largest such collective and allocated when the unit is opened.
+ *
+ *   all_gather      [outer, part, inner] a member -> [outer, size, inner]
+ *   reduce_scatter  [outer, size, inner] -> [outer, part, inner]
+ *   all_to_all      [outer, size, inner] -> [member, outer, part, inner]
+ *
+ * part = ceil(size / members); what the last ranks lack is zero. */
+#include "runtime/rt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Axes over ranks of this set that are longer than one. */
+static DpcAxes ranks_of(const DpcUnit *u, DpcAxes axes)
+{
+    DpcAxes r = 0;
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (axes >> i & 1 && u->axis[i].kind == DPC_SPACE &&
+            u->axis[i].size > 1)
+            r |= (DpcAxes)(1u << i);
+    return r;
+}
+
+/* Row-major index of this rank over the space axes in, or not in, a set. */
+static int32_t index_over(const DpcRt *rt, DpcAxes axes, bool in)
+{
+    int32_t r = 0;
+    for (uint32_t i = 0; i < rt->unit->naxis; i++)
+        if (rt->unit->axis[i].kind == DPC_SPACE && (axes >> i & 1) == in)
+            r = r * rt->unit->axis[i].size + rt->coord[i];
+    return r;
+}
+
+static DpcStatus coll_check(const DpcUnit *u, const DpcColl *c)
+{
+    bool folds = c->kind == DPC_ALL_REDUCE || c->kind == DPC_REDUCE_SCATTER;
+    if (c->kind > DPC_ALL_TO_ALL)
+        return dpc_fail(DPC_BUG, "%s: internal error: this runtime has no "
+                        "hops between stages", u->model);
+    if (folds && c->dtype == DPC_U8)
+        return dpc_fail(DPC_BUG, "%s: internal error: a fold of u8 over "
+                        "ranks", u->model);
+    if (folds && c->fold == DPC_LSE && c->dtype == DPC_I32)
+        return dpc_fail(DPC_BUG, "%s: internal error: a log-sum-exp of i32",
+                        u->model);
+    return DPC_OK;
+}
+
+static int64_t part_of(const DpcColl *c, int32_t members)
+{
+    return (c->size + members - 1) / members;
+}
+
+static bool needs_stage(const DpcColl *c, int32_t members)
+{
+    return c->kind != DPC_ALL_REDUCE &&
+           (c->outer > 1 || c->size % members != 0);
+}
+
+static DpcStatus group_find(DpcRt *rt, uint32_t call)
+{
+    const DpcUnit *u = rt->unit;
+    DpcAxes axes = ranks_of(u, u->coll[call].axes);
+    rt->group[call] = -1;                 /* alone: nothing to say */
+    if (!axes)
+        return DPC_OK;
+    for (uint32_t i = 0; i < call; i++)
+        if (ranks_of(u, u->coll[i].axes) == axes) {
+            rt->group[call] = rt->group[i];
+            return DPC_OK;
+        }
+    return rt->comm->ops->group(rt->comm, index_over(rt, axes, false),
+                                index_over(rt, axes, true), &rt->group[call]);
+}
+
+/* Streams must not both communicate: one thread, one order. */
+static DpcStatus streams_check(const DpcRt *rt)
+{
+    for (uint32_t i = 0; i < rt->unit->nprogram; i++) {
+        const DpcProgram *p = &rt->unit->program[i];
+        for (uint32_t s = 0; rt->walk[i].both && s < p->nstep; s++)
+            if (p->step[s].kind == DPC_STEP_COLL && p->step[s].stream == 0 &&
+                rt->group[p->step[s].call] >= 0)
+                return dpc_fail(DPC_BUG, "%s: internal error: step %u of "
+                    "'%s' communicates on the compute stream",
+                    rt->unit->model, s, p->entry);
+    }
+    return DPC_OK;
+}
+
+DpcStatus dpc_collect_open(DpcRt *rt)
+{
+    const DpcUnit *u = rt->unit;
+    rt->group = calloc(u->ncoll + 1, sizeof *rt->group);
+    if (!rt->group)
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);
+    for (uint32_t i = 0; i < u->ncoll; i++) {
+        const DpcColl *c = &u->coll[i];
+        DpcStatus s = coll_check(u, c);
+        if (!s)
+            s = group_find(rt, i);
+        if (s)
+            return s;
+        if (rt->group[i] < 0)
+            continue;
+        int32_t n = rt->comm->members[rt->group[i]];
+        int64_t bytes = c->outer * part_of(c, n) * n * c->inner *
+                        dpc_dtype_size(c->dtype);
+        if (needs_stage(c, n) && bytes > rt->stage_bytes)
+            rt->stage_bytes = bytes;
+    }
+    if (rt->stage_bytes && !(rt->stage = malloc((size_t)rt->stage_bytes)))
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory for %lld bytes of "
+            "communication", u->model, (long long)rt->stage_bytes);
+    return streams_check(rt);
+}
+
+/* Between [outer, size, inner] and blocks [member, outer, part, inner]. */
+static void blocks_move(const DpcColl *c, int32_t members, char *whole,
+                        char *block, bool pack)
+{
+    int64_t row = c->inner * dpc_dtype_size(c->dtype);
+    int64_t part = part_of(c, members);
+    for (int32_t m = 0; m < members; m++) {
+        int64_t left = c->size - m * part;
+        int64_t n = left < 0 ? 0 : left < part ? left : part;
+        for (int64_t o = 0; o < c->outer; o++) {
+            char *w = whole + (o * c->size + m * part) * row;
+            char *b = block + (m * c->outer + o) * part * row;
+            if (!pack) {
+                memcpy(w, b, (size_t)(n * row));
+                continue;
+            }
+            memcpy(b, w, (size_t)(n * row));
+            memset(b + n * row, 0, (size_t)((part - n) * row));
+        }
+    }
+}
+
+static DpcStatus gather(DpcRt *rt, const DpcColl *c, DpcWire *w, int32_t n)
+{
+    void *out = w->out;
+    if (needs_stage(c, n))
+        w->out = rt->stage;
+    DpcStatus s = rt->comm->ops->all_gather(rt->comm, w);
+    if (!s && needs_stage(c, n))
+        blocks_move(c, n, out, rt->stage, false);
+    return s;
+}
+
+static void pack(DpcRt *rt, const DpcColl *c, DpcWire *w, int32_t n)
+{
+    if (!needs_stage(c, n))
+        return;
+    blocks_move(c, n, (char *)(uintptr_t)w->in, rt->stage, true);
+    w->in = rt->stage;
+}
+
+/* A group of one: the result is the operand. */
+static DpcStatus alone(const DpcColl *c, const void *in, void *out)
+{
+    int64_t n = c->outer * c->size * c->inner * dpc_dtype_size(c->dtype);
+    if (in != out)
+        memmove(out, in, (size_t)n);
+    return DPC_OK;
+}
+
+DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
+{
+    const DpcColl *c = &rt->unit->coll[call];
+    int32_t g = rt->group[call];
+    if (g < 0)
+        return alone(c, in, out);
+    int32_t n = rt->comm->members[g];
+    DpcWire w = {.dtype = c->dtype, .fold = c->fold, .group = g, .in = in,
+                 .out = out, .count = c->outer * part_of(c, n) * c->inner};
+    const DpcCommOps *ops = rt->comm->ops;
+    switch (c->kind) {
+    case DPC_ALL_REDUCE:
+        w.count = c->outer * c->size * c->inner;
+        return ops->all_reduce(rt->comm, &w);
+    case DPC_ALL_GATHER:
+        return gather(rt, c, &w, n);
+    case DPC_REDUCE_SCATTER:
+        pack(rt, c, &w, n);
+        return ops->reduce_scatter(rt->comm, &w);
+    default:
+        pack(rt, c, &w, n);
+        return ops->all_to_all(rt->comm, &w);
+    }
+}

@@ -1,0 +1,34 @@
+/* launch.h -- who started us, as which rank, with how many threads. */
+#ifndef DPC_LAUNCH_H
+#define DPC_LAUNCH_H
+
+#include "runtime/dpc_rt.h"
+
+typedef struct DpcLaunch {
+    const char *by;                       /* "mpirun", ...; NULL: nobody */
+    int32_t rank, size;
+    int32_t local_rank, local_size;       /* on this node */
+} DpcLaunch;
+
+/* What the environment says; a world of one when it says nothing. */
+DpcLaunch dpc_launch_detect(void);
+
+/* Cores that this process may use. */
+int32_t dpc_launch_cores(void);
+
+/* Threads of a rank, at least one: cores are shared evenly by local ranks. */
+int32_t dpc_launch_threads(int32_t cores, int32_t local_size);
+
+/* Sets OMP_NUM_THREADS and OMP_WAIT_POLICY, which libgomp reads when it is
+ * loaded, that is before main: so if one was not set, the process executes
+ * itself again, once.  Returns when nothing needs doing. */
+void dpc_launch_openmp(char **argv);
+
+/* What mpirun needs to start as root and with more ranks than cores.  For
+ * the launcher's own process; set variables are kept. */
+void dpc_launch_env(void);
+
+/* "4 ranks = 2 nodes x 2"; uneven nodes are said as "4 ranks on 3 nodes". */
+void dpc_launch_text(char *to, size_t size, int32_t ranks, int32_t nodes);
+
+#endif

@@ -1,0 +1,361 @@
+/* rt.c -- opens a unit on a rank: memory, addresses, positions.
+ *
+ * Every address is a constant of (rank, step), because a step names its
+ * turn.  So all of them are worked out here, once, and the walk only reads
+ * them.  The spaces are mapped once: leaves as large as the unit says, the
+ * arena as the largest program says, and IO as the sum over the programs, so
+ * that inputs of one outlive a run of another. */
+#include "runtime/rt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+double dpc_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- names ---- */
+
+int32_t dpc_rt_entry(const DpcUnit *u, const char *entry)
+{
+    for (uint32_t i = 0; i < u->nprogram; i++)
+        if (!strcmp(u->program[i].entry, entry))
+            return (int32_t)i;
+    return -1;
+}
+
+int32_t dpc_rt_find(const DpcUnit *u, const char *leaf)
+{
+    for (uint32_t i = 0; i < u->nleaf; i++)
+        if (!strcmp(u->leaf[i].name, leaf))
+            return (int32_t)i;
+    return -1;
+}
+
+void *dpc_rt_leaf(DpcRt *rt, const char *name)
+{
+    int32_t i = dpc_rt_find(rt->unit, name);
+    if (i < 0 || rt->unit->leaf[i].kind > DPC_STATE)
+        return NULL;
+    return rt->space[DPC_LEAVES] + rt->unit->leaf[i].at;
+}
+
+const DpcBuf *dpc_rt_port_buf(const DpcRt *rt, uint32_t program,
+                              const char *name)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    for (uint32_t i = 0; i < p->nport; i++)
+        if (!strcmp(rt->unit->leaf[p->port[i].leaf].name, name))
+            return &p->buf[p->port[i].buf];
+    return NULL;
+}
+
+/* Slot `turn` of a buffer of a program. */
+static char *address(const DpcRt *rt, uint32_t program, const DpcBuf *b,
+                     int32_t turn)
+{
+    int64_t at = b->at + turn % (b->slots ? b->slots : 1) * b->stride;
+    if (b->space == DPC_IO)
+        at += rt->walk[program].io;
+    return rt->space[b->space] + at;
+}
+
+void *dpc_rt_port(DpcRt *rt, uint32_t program, const char *name, int32_t slot)
+{
+    const DpcBuf *b = dpc_rt_port_buf(rt, program, name);
+    return b ? address(rt, program, b, slot) : NULL;
+}
+
+/* ---- coordinates ---- */
+
+/* Coordinate of `turn` on time axis `axis`: row-major over the time axes. */
+static int32_t turn_coord(const DpcUnit *u, uint32_t axis, int32_t turn)
+{
+    for (uint32_t i = u->naxis; i-- > axis + 1;)
+        if (u->axis[i].kind == DPC_TIME)
+            turn /= u->axis[i].size;
+    return turn % u->axis[axis].size;
+}
+
+int64_t dpc_rt_part(const DpcRt *rt, DpcSplit split, int32_t turn,
+                    int64_t *parts)
+{
+    int64_t part = 0, n = 1;
+    for (; split; split >>= 4) {
+        uint32_t a = (split & 15) - 1;
+        int32_t size = rt->unit->axis[a].size;
+        n *= size;
+        part = part * size + (rt->unit->axis[a].kind == DPC_TIME
+                                  ? turn_coord(rt->unit, a, turn)
+                                  : rt->coord[a]);
+    }
+    if (parts)
+        *parts = n;
+    return part;
+}
+
+/* "dp=2 tp=4" of the axes over ranks. */
+static void mesh_text(const DpcUnit *u, char *to, size_t size)
+{
+    size_t n = 0;
+    to[0] = 0;
+    for (uint32_t i = 0; i < u->naxis && n < size; i++)
+        if (u->axis[i].kind == DPC_SPACE)
+            n += (size_t)snprintf(to + n, size - n, "%s%s=%d", n ? " " : "",
+                                  u->axis[i].name, u->axis[i].size);
+}
+
+/* This rank's coordinates, row-major over the space axes. */
+static DpcStatus place(DpcRt *rt)
+{
+    const DpcUnit *u = rt->unit;
+    char mesh[160];
+    int64_t ranks = 1;
+    int32_t rest = rt->comm->rank;
+    rt->turns = 1;
+    for (uint32_t i = u->naxis; i-- > 0;) {
+        if (u->axis[i].kind == DPC_TIME)
+            rt->turns *= u->axis[i].size;
+        if (u->axis[i].kind != DPC_SPACE)
+            continue;
+        rt->coord[i] = rest % u->axis[i].size;
+        rest /= u->axis[i].size;
+        ranks *= u->axis[i].size;
+    }
+    if (ranks == rt->comm->size)
+        return DPC_OK;
+    mesh_text(u, mesh, sizeof mesh);
+    return dpc_fail(DPC_USER, "%s: error: ranks: the plan is for %lld (%s) "
+        "but %d came; start it with mpirun -n %lld, or compile a plan for %d",
+        u->model, (long long)ranks, *mesh ? mesh : "no axis over ranks",
+        rt->comm->size, (long long)ranks, rt->comm->size);
+}
+
+/* ---- memory ---- */
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* The programs' IO lie one after the other, on pages of their own. */
+static void spaces_size(DpcRt *rt)
+{
+    const DpcUnit *u = rt->unit;
+    rt->bytes[DPC_LEAVES] = u->leaves;
+    for (uint32_t i = 0; i < u->nprogram; i++) {
+        const DpcProgram *p = &u->program[i];
+        if (p->arena > rt->bytes[DPC_ARENA])
+            rt->bytes[DPC_ARENA] = p->arena;
+        rt->walk[i].io = rt->bytes[DPC_IO];
+        rt->bytes[DPC_IO] += round_up(p->io, 4096);
+    }
+}
+
+static DpcStatus spaces_map(DpcRt *rt)
+{
+    static const char *const name[] = {"params and states", "arena", "io"};
+    for (int i = 0; i < DPC_NSPACE; i++) {
+        size_t n = (size_t)round_up(rt->bytes[i], 4096);
+        if (!n)
+            continue;
+        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED)
+            return dpc_fail(DPC_MEMORY, "%s: error: %s: %.1f MiB do not fit "
+                "this machine; compile for more ranks, or with less batch",
+                rt->unit->model, name[i], (double)n / 1048576);
+#ifdef MADV_HUGEPAGE
+        madvise(p, n, MADV_HUGEPAGE);     /* fewer faults; may be refused */
+#endif
+        rt->space[i] = p;
+    }
+    return DPC_OK;
+}
+
+/* A buffer lies in its space, all slots of it. */
+static bool buf_ok(const DpcRt *rt, const DpcProgram *p, const DpcBuf *b)
+{
+    int64_t room = b->space == DPC_LEAVES ? rt->bytes[DPC_LEAVES]
+                 : b->space == DPC_ARENA  ? p->arena
+                                          : p->io;
+    int64_t last = b->slots > 1 ? (b->slots - 1) * b->stride : 0;
+    return b->space < DPC_NSPACE && b->at >= 0 && b->size >= 0 &&
+           b->stride >= 0 && b->at + last + b->size <= room;
+}
+
+/* ---- steps ---- */
+
+static uint32_t calls_of(const DpcUnit *u, int kind)
+{
+    switch (kind) {
+    case DPC_STEP_KERNEL: return u->nkernel;
+    case DPC_STEP_DOT: return u->ndot;
+    case DPC_STEP_CONV: case DPC_STEP_PACK: case DPC_STEP_UNPACK:
+        return u->nconv;
+    case DPC_STEP_COLL: return u->ncoll;
+    default: return UINT32_MAX;
+    }
+}
+
+static DpcStatus step_check(const DpcRt *rt, const DpcProgram *p, uint32_t s)
+{
+    const DpcStep *t = &p->step[s];
+    const DpcUnit *u = rt->unit;
+    bool bad = t->kind >= DPC_NSTEPKIND || t->stream > 1 ||
+               t->call >= calls_of(u, t->kind) || t->node >= p->nnode ||
+               (t->event >= 0 && (uint32_t)t->event >= p->nevent) ||
+               t->turn >= rt->turns;
+    for (uint32_t i = 0; !bad && i < t->nwait; i++)
+        bad = p->wait[t->wait + i] >= p->nevent;
+    for (uint32_t i = 0; !bad && i < t->narg; i++)
+        bad = p->arg[t->arg + i] >= p->nbuf;
+    if (bad)
+        return dpc_fail(DPC_BUG, "%s: internal error: step %u of '%s' names "
+                        "what the tables do not have", u->model, s, p->entry);
+    if (t->kind == DPC_STEP_KERNEL && !u->kernel[t->call].fn)
+        return dpc_fail(DPC_USER, "%s: error: kernel '%s' was not compiled "
+                        "for this machine", u->model,
+                        u->kernel[t->call].name);
+    return DPC_OK;
+}
+
+static DpcStatus walk_size(DpcRt *rt, uint32_t program, uint32_t *narg,
+                           uint32_t *npos)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    for (uint32_t i = 0; i < p->nbuf; i++)
+        if (!buf_ok(rt, p, &p->buf[i]))
+            return dpc_fail(DPC_BUG, "%s: internal error: buffer %u of '%s' "
+                            "leaves its space", rt->unit->model, i, p->entry);
+    for (uint32_t s = 0; s < p->nstep; s++) {
+        DpcStatus e = step_check(rt, p, s);
+        if (e)
+            return e;
+        *narg += p->step[s].narg;
+        *npos += p->step[s].npos;
+    }
+    return DPC_OK;
+}
+
+static void walk_fill(DpcRt *rt, uint32_t program)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    DpcWalk *w = &rt->walk[program];
+    uint32_t narg = 0, npos = 0;
+    for (uint32_t s = 0; s < p->nstep; s++) {
+        const DpcStep *t = &p->step[s];
+        w->first[s] = narg;
+        w->first_pos[s] = npos;
+        w->both |= t->stream == 1;
+        for (uint32_t i = 0; i < t->narg; i++)
+            w->p[narg++] = address(rt, program, &p->buf[p->arg[t->arg + i]],
+                                   t->turn);
+        for (uint32_t i = 0; i < t->npos; i++) {
+            const DpcPos *q = &p->pos[t->pos + i];
+            w->pos[npos++] = q->extent * dpc_rt_part(rt, q->split, t->turn,
+                                                     NULL);
+        }
+    }
+}
+
+static DpcStatus walk_open(DpcRt *rt, uint32_t program)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    DpcWalk *w = &rt->walk[program];
+    uint32_t narg = 0, npos = 0;
+    DpcStatus e = walk_size(rt, program, &narg, &npos);
+    if (e)
+        return e;
+    w->p = calloc(narg + 1, sizeof *w->p);
+    w->pos = calloc(npos + 1, sizeof *w->pos);
+    w->first = calloc(p->nstep + 1, sizeof *w->first);
+    w->first_pos = calloc(p->nstep + 1, sizeof *w->first_pos);
+    w->event = calloc(p->nevent + 1, sizeof *w->event);
+    if (!w->p || !w->pos || !w->first || !w->first_pos || !w->event)
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory for %u steps",
+                        rt->unit->model, p->nstep);
+    walk_fill(rt, program);
+    return DPC_OK;
+}
+
+static bool needs_dnn(const DpcUnit *u)
+{
+    return u->ndot || u->nconv;
+}
+
+static DpcStatus open_parts(DpcRt *rt)
+{
+    const DpcUnit *u = rt->unit;
+    DpcStatus s = place(rt);
+    if (s)
+        return s;
+    spaces_size(rt);
+    s = spaces_map(rt);
+    for (uint32_t i = 0; !s && i < u->nprogram; i++)
+        s = walk_open(rt, i);
+    if (!s && needs_dnn(u))
+        s = dpc_dnn_open(u, &rt->dnn);
+    if (!s)
+        s = dpc_collect_open(rt);
+    if (!s)
+        s = dpc_stream_open(rt);
+    return s;
+}
+
+DpcStatus dpc_rt_open(const DpcUnit *u, DpcComm *comm, DpcRt **out)
+{
+    *out = NULL;
+    if (u->abi != DPC_ABI)
+        return dpc_fail(DPC_USER, "%s: error: the unit has layout %d but this "
+            "runtime knows %d; compile it again", u->model, u->abi, DPC_ABI);
+    DpcRt *rt = calloc(1, sizeof *rt);
+    DpcWalk *walk = calloc(u->nprogram + 1, sizeof *walk);
+    if (!rt || !walk) {
+        free(rt);
+        free(walk);
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);
+    }
+    rt->unit = u;
+    rt->comm = comm;
+    rt->walk = walk;
+    rt->mark = &rt->own_mark;
+    rt->threads = 1;
+    DpcStatus s = open_parts(rt);
+    if (s) {
+        dpc_rt_close(rt);
+        return s;
+    }
+    *out = rt;
+    return DPC_OK;
+}
+
+void dpc_rt_close(DpcRt *rt)
+{
+    if (!rt)
+        return;
+    dpc_stream_close(rt);
+    if (rt->dnn)
+        dpc_dnn_close(rt->dnn);
+    for (uint32_t i = 0; i < rt->unit->nprogram; i++) {
+        DpcWalk *w = &rt->walk[i];
+        free(w->p);
+        free(w->pos);
+        free(w->first);
+        free(w->first_pos);
+        free(w->event);
+    }
+    for (int i = 0; i < DPC_NSPACE; i++)
+        if (rt->space[i])
+            munmap(rt->space[i], (size_t)round_up(rt->bytes[i], 4096));
+    free(rt->stage);
+    free(rt->group);
+    free(rt->walk);
+    free(rt);
+}

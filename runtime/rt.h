@@ -1,0 +1,122 @@
+/* rt.h -- one rank at work: memory, steps, streams.
+ *
+ * dpc_rt_open takes a unit and a world, allocates each space once and works
+ * out everything that a step needs to know: pointers, positions, groups of
+ * ranks.  After that dpc_rt_run only walks lists. */
+#ifndef DPC_RT_RT_H
+#define DPC_RT_RT_H
+
+#include "runtime/comm.h"
+#include "runtime/dpc_rt.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Where a rank is, for whoever watches it; one page a node holds all. */
+typedef struct DpcMark {
+    _Atomic int32_t pid;                  /* 0: has not come yet */
+    _Atomic int32_t state;                /* DpcMarkState */
+    _Atomic uint64_t step;
+    _Atomic uint32_t program;
+    _Atomic uint32_t at[2];               /* step under way, a stream */
+} DpcMark;
+enum { DPC_MARK_AWAY, DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_LEFT };
+
+/* A program with its addresses filled in; index s is the program's step. */
+typedef struct DpcWalk {
+    void **p;                             /* operands of all steps */
+    uint32_t *first;                      /* [nstep] of them in p */
+    int64_t *pos;                         /* [npos of all steps] */
+    uint32_t *first_pos;                  /* [nstep] */
+    _Atomic uint32_t *event;              /* [nevent] run that set it last */
+    int64_t io;                           /* where its IO begins */
+    bool both;                            /* has steps on stream 1 */
+} DpcWalk;
+
+/* What the second thread is asked to do. */
+typedef DpcStatus DpcCall(DpcComm *, void *);
+
+/* Seconds since they were last zeroed. */
+typedef struct DpcTimes {
+    double run, comm, wait;               /* of runs, in collectives, waiting */
+} DpcTimes;
+
+typedef struct DpcRt {
+    const DpcUnit *unit;
+    DpcComm *comm;                        /* not owned */
+    DpcDnn *dnn;                          /* NULL: nothing needs it */
+    char *space[DPC_NSPACE];
+    int64_t bytes[DPC_NSPACE];            /* planned, and what was mapped */
+    char *stage;                          /* collectives on inner dimensions */
+    int64_t stage_bytes;
+    int32_t coord[DPC_NAXIS];             /* on space axes; 0 elsewhere */
+    int32_t turns;                        /* product of the time axes */
+    int32_t *group;                       /* [ncoll] */
+    DpcWalk *walk;                        /* [nprogram] */
+    DpcMark *mark, own_mark;
+    DpcTimes times;
+    int32_t threads;                      /* of a kernel */
+    uint64_t seed;
+
+    /* the second stream; all under `lock` but `failed` and the events */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t bell;                  /* work came, or an event is set */
+    bool has_thread, quit;
+    uint32_t asked, answered;             /* jobs */
+    DpcCall *call;                        /* job: NULL: walk `program` */
+    void *call_arg;
+    uint32_t program, round;              /* round: number of this run */
+    uint64_t step;
+    _Atomic int32_t failed, waiting;
+    DpcStatus status;                     /* of the last job */
+    char text[1024];                      /* why it failed */
+} DpcRt;
+
+/* DPC_USER: the world has the wrong size, or the unit is for another
+ * target; DPC_MEMORY; DPC_BUG: tables that make no sense. */
+DpcStatus dpc_rt_open(const DpcUnit *, DpcComm *, DpcRt **);
+void dpc_rt_close(DpcRt *);
+
+/* This rank's part of a param or state; NULL: no such leaf. */
+void *dpc_rt_leaf(DpcRt *, const char *name);
+/* Index of an entry, or of a leaf; -1: none. */
+int32_t dpc_rt_entry(const DpcUnit *, const char *entry);
+int32_t dpc_rt_find(const DpcUnit *, const char *leaf);
+/* Slot of the buffer of an input, scalar or output; NULL: not a port. */
+void *dpc_rt_port(DpcRt *, uint32_t program, const char *name, int32_t slot);
+const DpcBuf *dpc_rt_port_buf(const DpcRt *, uint32_t program,
+                              const char *name);
+
+/* Runs a program once: all of its turns, on both streams.  A rank that fails
+ * makes the others fail too. */
+DpcStatus dpc_rt_run(DpcRt *, uint32_t program, uint64_t step);
+/* Runs it again one step after the other, checks every float result, and
+ * writes into `text` which op first made a NaN or an infinity. */
+DpcStatus dpc_rt_hunt(DpcRt *, uint32_t program, uint64_t step, char *text,
+                      size_t size);
+/* Calls fn where communication is allowed, and waits for it. */
+DpcStatus dpc_rt_call(DpcRt *, DpcCall *fn, void *arg);
+DpcStatus dpc_rt_vote(DpcRt *, int32_t *value);
+
+/* Part number of a dimension that is split so, for this rank in this turn;
+ * `parts` (may be NULL) receives how many there are. */
+int64_t dpc_rt_part(const DpcRt *, DpcSplit, int32_t turn, int64_t *parts);
+
+/* walk.c: one step; steps of a stream in order. */
+DpcStatus dpc_walk_step(DpcRt *, uint32_t program, uint32_t step,
+                        uint64_t number);
+DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
+                          uint32_t round, uint64_t number);
+/* collect.c: groups of ranks, and one collective. */
+DpcStatus dpc_collect_open(DpcRt *);
+DpcStatus dpc_collect_run(DpcRt *, uint32_t call, const void *in, void *out);
+/* stream.c: the second thread, and events. */
+DpcStatus dpc_stream_open(DpcRt *);
+void dpc_stream_close(DpcRt *);
+void dpc_event_set(DpcRt *, _Atomic uint32_t *, uint32_t round);
+DpcStatus dpc_event_await(DpcRt *, _Atomic uint32_t *, uint32_t round);
+
+double dpc_now(void);                     /* seconds, monotonic */
+
+#endif
