@@ -1,0 +1,415 @@
+/* test_rt.c -- units written by hand, on threads as ranks. */
+#include "runtime/rt.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- allocations are counted ---- */
+
+static _Atomic long allocations;
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(SANITIZED) || defined(__SANITIZE_ADDRESS__) || \
+    defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+enum { CAN_COUNT = 0 };
+#else
+enum { CAN_COUNT = 1 };
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+void *malloc(size_t n)
+{
+    allocations++;
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m)
+{
+    allocations++;
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n)
+{
+    allocations++;
+    return __libc_realloc(p, n);
+}
+#endif
+
+/* ---- a unit: w += sum over ranks and turns of (x + its position) ---- */
+
+enum { ROWS = 2, MOST = 8, RANKS = 4 };
+
+static void k_zero(void *const *p, const DpcEnv *e)
+{
+    (void)e;
+    *(float *)p[0] = 0;
+}
+
+/* x f32[ROWS], sum f32[] */
+static void k_sum(void *const *p, const DpcEnv *e)
+{
+    const float *x = p[0];
+    for (int i = 0; i < ROWS; i++)
+        *(float *)p[1] += x[i] + (float)(e->pos[0] + i);
+}
+
+/* sum, w, loss, all f32[] */
+static void k_step(void *const *p, const DpcEnv *e)
+{
+    (void)e;
+    *(float *)p[1] += *(float *)p[0];
+    *(float *)p[2] = *(float *)p[0];
+}
+
+static void k_log(void *const *p, const DpcEnv *e)
+{
+    (void)e;
+    *(float *)p[0] = logf(*(float *)p[0] - 1e9f);
+}
+
+typedef struct Toy {
+    DpcUnit unit;
+    DpcAxis axis[2];
+    DpcLeaf leaf[3];
+    DpcProgram program;
+    DpcStep step[MOST + 4];
+    DpcBuf buf[4];
+} Toy;
+
+static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
+                                    {"step", k_step}, {"log", k_log}};
+static const DpcColl colls[] = {{DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 1,
+                                 1}};
+static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},
+                                {"loss", "all_reduce", "toy.lua:4"},
+                                {"bad", "log", "toy.lua:5"}};
+enum { X, ACC, W, LOSS };
+static const uint32_t args[] = {ACC, X, ACC, ACC, ACC, ACC, W, LOSS};
+static const uint32_t waits[] = {0, 1};
+static const DpcPos poses[] = {{0x21, ROWS}};
+static const DpcPort ports[] = {{1, X}, {2, LOSS}};
+
+static DpcStep kernel_step(uint32_t call, uint32_t arg, uint32_t narg)
+{
+    return (DpcStep){.kind = DPC_STEP_KERNEL, .call = call, .arg = arg,
+                     .narg = narg, .event = -1};
+}
+
+/* Steps: zero, one sum a turn, all_reduce on stream 1, update. */
+static void steps_fill(Toy *t, int turns)
+{
+    int n = 0;
+    t->step[n++] = kernel_step(0, 0, 1);
+    for (int k = 0; k < turns; k++) {
+        t->step[n] = kernel_step(1, 1, 2);
+        t->step[n].turn = (uint16_t)k;
+        t->step[n++].npos = 1;
+    }
+    t->step[n - 1].event = 0;
+    t->step[n++] = (DpcStep){.kind = DPC_STEP_COLL, .stream = 1, .arg = 3,
+                             .narg = 2, .node = 1, .nwait = 1, .event = 1};
+    t->step[n] = kernel_step(2, 5, 3);
+    t->step[n].wait = 1;
+    t->step[n++].nwait = 1;
+    t->program.nstep = (uint32_t)n;
+}
+
+static void toy_make(Toy *t, int ranks, int turns)
+{
+    *t = (Toy){0};
+    t->axis[0] = (DpcAxis){"dp", ranks, DPC_SPACE};
+    t->axis[1] = (DpcAxis){"mb", turns, DPC_TIME};
+    t->leaf[0] = (DpcLeaf){.name = "w", .loc = "toy.lua:1", .bytes = 4};
+    t->leaf[1] = (DpcLeaf){.name = "x", .kind = DPC_INPUT, .ndim = 1,
+        .dim = {(int64_t)ranks * turns * ROWS}, .split = {0x21}};
+    t->leaf[2] = (DpcLeaf){.name = "loss", .kind = DPC_OUTPUT};
+    t->buf[X] = (DpcBuf){0, 8, 64, (uint16_t)turns, DPC_IO, DPC_F32 + 1};
+    t->buf[ACC] = (DpcBuf){64, 4, 0, 1, DPC_ARENA, DPC_F32 + 1};
+    t->buf[W] = (DpcBuf){0, 4, 0, 1, DPC_LEAVES, DPC_F32 + 1};
+    t->buf[LOSS] = (DpcBuf){64 * turns, 4, 0, 1, DPC_IO, DPC_F32 + 1};
+    steps_fill(t, turns);
+    t->program = (DpcProgram){.entry = "train", .nstep = t->program.nstep,
+        .nbuf = 4, .nnode = 3, .nport = 2, .nevent = 2, .step = t->step,
+        .buf = t->buf, .node = nodes, .port = ports, .arg = args,
+        .wait = waits, .pos = poses, .arena = 128, .io = 64 * turns + 64};
+    t->unit = (DpcUnit){.abi = DPC_ABI, .model = "toy", .naxis = 2,
+        .nleaf = 3, .nprogram = 1, .nkernel = 4, .ncoll = 1, .axis = t->axis,
+        .leaf = t->leaf, .program = &t->program, .kernel = kernels,
+        .coll = colls, .leaves = 64};
+}
+
+/* ---- ranks as threads ---- */
+
+typedef struct Rank {
+    const DpcUnit *unit;
+    DpcComm *comm;
+    DpcStatus (*body)(DpcRt *, struct Rank *);
+    DpcStatus status;
+    float w, loss;
+    char text[512];
+} Rank;
+
+static void *rank_main(void *arg)
+{
+    Rank *r = arg;
+    DpcRt *rt;
+    r->status = dpc_rt_open(r->unit, r->comm, &rt);
+    if (!r->status)
+        r->status = r->body(rt, r);
+    if (r->status) {
+        snprintf(r->text, sizeof r->text, "%s", dpc_last_error());
+        r->comm->ops->abort(r->comm, 5);
+    }
+    dpc_rt_close(rt);
+    r->comm->ops->close(r->comm);
+    return NULL;
+}
+
+static void world_run(const DpcUnit *u, int size, Rank *r,
+                      DpcStatus (*body)(DpcRt *, Rank *))
+{
+    DpcLocal *world;
+    DpcComm *comm[MOST];
+    pthread_t t[MOST];
+    assert_int_equal(dpc_local_open(size, 0, &world, comm), DPC_OK);
+    for (int i = 0; i < size; i++) {
+        r[i] = (Rank){.unit = u, .comm = comm[i], .body = body};
+        assert_int_equal(pthread_create(&t[i], NULL, rank_main, &r[i]), 0);
+    }
+    for (int i = 0; i < size; i++)
+        pthread_join(t[i], NULL);
+    dpc_local_close(world);
+}
+
+/* x[i] = 1 for all i; `steps` steps. */
+static DpcStatus train(DpcRt *rt, Rank *r, int steps)
+{
+    DpcStatus s = DPC_OK;
+    for (int k = 0; k < rt->turns; k++)
+        for (int i = 0; i < ROWS; i++)
+            ((float *)dpc_rt_port(rt, 0, "x", k))[i] = 1;
+    for (int i = 0; !s && i < steps; i++)
+        s = dpc_rt_run(rt, 0, (uint64_t)i);
+    r->w = *(float *)dpc_rt_leaf(rt, "w");
+    r->loss = *(float *)dpc_rt_port(rt, 0, "loss", 0);
+    return s;
+}
+
+static DpcStatus three(DpcRt *rt, Rank *r)
+{
+    return train(rt, r, 3);
+}
+
+static void any_split_gives_the_same_sum(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{1, 1}, {1, 4}, {2, 1}, {2, 2}, {4, 1},
+                                   {4, 2}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        Toy t;
+        Rank r[MOST];
+        int n = sizes[i][0] * sizes[i][1] * ROWS;
+        float sum = (float)(n + n * (n - 1) / 2);
+        toy_make(&t, sizes[i][0], sizes[i][1]);
+        world_run(&t.unit, sizes[i][0], r, three);
+        for (int k = 0; k < sizes[i][0]; k++) {
+            assert_int_equal(r[k].status, DPC_OK);
+            assert_float_equal(r[k].loss, sum, 0);
+            assert_float_equal(r[k].w, 3 * sum, 0);
+        }
+    }
+}
+
+static long counted[2];
+
+static DpcStatus count_steps(DpcRt *rt, Rank *r)
+{
+    DpcStatus s = train(rt, r, 2);
+    if (!s)
+        s = dpc_rt_vote(rt, &(int32_t){0});
+    counted[0] = allocations;
+    for (int i = 2; !s && i < 100; i++)
+        s = dpc_rt_run(rt, 0, (uint64_t)i);
+    if (!s)
+        s = dpc_rt_vote(rt, &(int32_t){0});
+    counted[1] = allocations;
+    return s ? s : dpc_rt_vote(rt, &(int32_t){0});
+}
+
+static void no_memory_is_taken_between_steps_2_and_100(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    if (!CAN_COUNT)
+        skip();
+    toy_make(&t, RANKS, 2);
+    world_run(&t.unit, RANKS, r, count_steps);
+    assert_int_equal(r[0].status, DPC_OK);
+    assert_int_equal(counted[1] - counted[0], 0);
+}
+
+static void a_world_of_the_wrong_size_is_told_both_numbers(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    toy_make(&t, 4, 1);
+    world_run(&t.unit, 2, r, three);
+    assert_int_equal(r[0].status, DPC_USER);
+    assert_string_equal(r[0].text, "toy: error: ranks: the plan is for 4 "
+        "(dp=4) but 2 came; start it with mpirun -n 4, or compile a plan "
+        "for 2");
+}
+
+static void spaces_are_as_large_as_the_table_says(void **state)
+{
+    (void)state;
+    Toy t;
+    DpcComm *c;
+    DpcRt *rt;
+    toy_make(&t, 1, 4);
+    assert_int_equal(dpc_single_open(&c), DPC_OK);
+    assert_int_equal(dpc_rt_open(&t.unit, c, &rt), DPC_OK);
+    assert_int_equal(rt->bytes[DPC_LEAVES], t.unit.leaves);
+    assert_int_equal(rt->bytes[DPC_ARENA], t.program.arena);
+    char *x0 = dpc_rt_port(rt, 0, "x", 0), *x3 = dpc_rt_port(rt, 0, "x", 3);
+    assert_int_equal(x3 - x0, 192);
+    dpc_rt_close(rt);
+    c->ops->close(c);
+}
+
+static void a_buffer_outside_its_space_is_refused(void **state)
+{
+    (void)state;
+    Toy t;
+    DpcComm *c;
+    DpcRt *rt;
+    toy_make(&t, 1, 1);
+    t.buf[ACC].at = 126;
+    assert_int_equal(dpc_single_open(&c), DPC_OK);
+    assert_int_equal(dpc_rt_open(&t.unit, c, &rt), DPC_BUG);
+    assert_null(rt);
+    c->ops->close(c);
+}
+
+static DpcStatus hunt(DpcRt *rt, Rank *r)
+{
+    DpcStatus s = train(rt, r, 1);
+    return s ? s : dpc_rt_hunt(rt, 0, 0, r->text, sizeof r->text);
+}
+
+static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    toy_make(&t, 2, 1);
+    t.program.nstep++;                    /* the last step becomes: log, step */
+    t.step[4] = t.step[3];
+    t.step[3] = kernel_step(3, 5, 1);
+    t.step[3].wait = 1;
+    t.step[3].nwait = 1;
+    t.step[3].node = 2;
+    t.step[4].arg = 5;
+    t.buf[W].space = DPC_IO;              /* keep the leaf sound */
+    t.buf[W].at = t.buf[LOSS].at + 16;
+    world_run(&t.unit, 2, r, hunt);
+    assert_int_equal(r[0].status, DPC_OK);
+    assert_string_equal(r[0].text, "toy.lua:5: bad: first NaN, in turn 0, on "
+                        "rank 0");
+}
+
+/* ---- collectives ---- */
+
+static DpcStatus collectives(DpcRt *rt, Rank *r)
+{
+    float in[12], out[12];                /* [2, 3, 1] over 2 ranks */
+    int me = rt->comm->rank;
+    DpcStatus s = DPC_OK;
+    for (int i = 0; i < 12; i++)
+        in[i] = (float)(i + 100 * me);
+    if ((s = dpc_collect_run(rt, 0, in, out)))    /* all_gather, part 2 */
+        return s;
+    for (int o = 0; o < 2; o++) {
+        assert_float_equal(out[o * 3], o * 2, 0);
+        assert_float_equal(out[o * 3 + 1], o * 2 + 1, 0);
+        assert_float_equal(out[o * 3 + 2], 100 + o * 2, 0);
+    }
+    if ((s = dpc_collect_run(rt, 1, in, out)))    /* reduce_scatter */
+        return s;
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < 2; i++) {
+            int whole = me * 2 + i;       /* row 3 is padding */
+            float want = whole < 3 ? (float)(2 * (o * 3 + whole) + 100) : 0;
+            assert_float_equal(out[o * 2 + i], want, 0);
+        }
+    if ((s = dpc_collect_run(rt, 2, in, out)))    /* all_to_all, [2, 4, 1] */
+        return s;
+    for (int m = 0; m < 2; m++)
+        for (int o = 0; o < 2; o++)
+            for (int i = 0; i < 2; i++)
+                assert_float_equal(out[(m * 2 + o) * 2 + i],
+                                   o * 4 + me * 2 + i + 100 * m, 0);
+    r->loss = 1;
+    return DPC_OK;
+}
+
+static void collectives_work_on_inner_and_uneven_dimensions(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    DpcColl c[] = {{DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1},
+                   {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1},
+                   {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 4, 1}};
+    toy_make(&t, 2, 1);
+    t.unit.coll = c;
+    t.unit.ncoll = 3;
+    t.program.nstep = 1;                  /* zero only */
+    world_run(&t.unit, 2, r, collectives);
+    assert_float_equal(r[0].loss, 1, 0);
+    assert_float_equal(r[1].loss, 1, 0);
+}
+
+static DpcStatus one_fails(DpcRt *rt, Rank *r)
+{
+    if (rt->comm->rank == 1)
+        return dpc_fail(DPC_NUMERICS, "toy: error: rank 1 stops");
+    return train(rt, r, 1);
+}
+
+static void a_rank_that_gives_up_ends_the_others(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    toy_make(&t, 4, 1);
+    world_run(&t.unit, 4, r, one_fails);
+    assert_int_equal(r[0].status, DPC_ENV);
+    assert_non_null(strstr(r[0].text, "rank 1 gave up"));
+    assert_int_equal(r[1].status, DPC_NUMERICS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_split_gives_the_same_sum),
+        cmocka_unit_test(no_memory_is_taken_between_steps_2_and_100),
+        cmocka_unit_test(a_world_of_the_wrong_size_is_told_both_numbers),
+        cmocka_unit_test(spaces_are_as_large_as_the_table_says),
+        cmocka_unit_test(a_buffer_outside_its_space_is_refused),
+        cmocka_unit_test(the_hunt_names_the_first_op_that_made_a_nan),
+        cmocka_unit_test(collectives_work_on_inner_and_uneven_dimensions),
+        cmocka_unit_test(a_rank_that_gives_up_ends_the_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
