@@ -1,0 +1,49 @@
+/* cast.c -- storage types, made explicit before grad.
+ *
+ * Contractions take operands in the plan's compute dtype and their results
+ * are kept in it; everything else (statistics, softmax, losses, optimizer,
+ * accumulators, masters) stays f32.  A value has its dtype whether or not it
+ * is fused, so fusion never changes bits.  A contraction of a value with
+ * itself is a statistic and stays f32, as does one that makes a scalar.  This
+ * is the mixed precision of Micikevicius et al. (ICLR 2018) with bf16, which
+ * needs no loss scale. */
+#include "passes/pass.h"
+
+static bool narrowed(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    bool contraction = n->op == OP_dot || ops[n->op].family == FAMILY_conv;
+    return contraction && n->type.ndim > 1 && n->type.dtype == F32
+        && n->in[0] != n->in[1];
+}
+
+static Ref cast_to(Graph *g, Ref r, DType d, const Node *like)
+{
+    if (g->node[r].type.dtype == d)
+        return r;
+    Ref q = EMIT(g, OP_cast, &(Attr){ .dtype = d }, like->loc, r);
+    g->node[q].scope = like->scope;
+    return q;
+}
+
+static Ref narrow(Copy *c, Ref r, DType d)
+{
+    const Node *n = &c->in->node[r];
+    Ref in[NIN];
+    for (int i = 0; i < n->nin; i++)
+        in[i] = cast_to(c->out, c->map[n->in[i]], d, n);
+    Ref q = copy_node_in(c, r, in, n->nin);
+    return cast_to(c->out, cast_to(c->out, q, d, n), F32, n);
+}
+
+Graph *pass_cast(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    DType d = j->plan ? j->plan->compute : F32;
+    for (Ref r = 0; r < in->n; r++)
+        if (d != F32 && narrowed(in, r))
+            c.map[r] = narrow(&c, r, d);
+        else
+            copy_node(&c, r);
+    return graph_simplify(copy_end(&c), j);
+}

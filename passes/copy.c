@@ -1,0 +1,49 @@
+/* copy.c -- a pass reads one graph and writes another; these do the writing. */
+#include "passes/pass.h"
+
+Copy copy_begin(const Graph *in, Job *j)
+{
+    Copy c = { in, graph_new(j->keep, &in->mesh),
+               alloc(j->scratch, (in->n + 1) * sizeof(Ref)) };
+    c.out->entry = in->entry;
+    c.out->phase = in->phase;
+    for (Ref r = 0; r < in->n; r++)
+        c.map[r] = NONE;
+    return c;
+}
+
+Ref copy_node_in(Copy *c, Ref r, const Ref *in, int nin)
+{
+    Graph *g = c->out;
+    Node n = c->in->node[r];
+    n.in = alloc(g->arena, (size_t)(nin ? nin : 1) * sizeof *in);
+    for (int i = 0; i < nin; i++)
+        n.in[i] = in[i];
+    n.nin = nin;
+    if (n.again != NONE)
+        n.again = c->map[n.again];
+    GROW(g->arena, g->node, g->n, g->ncap);
+    g->node[g->n] = n;
+    return c->map[r] = g->n++;
+}
+
+Ref copy_node(Copy *c, Ref r)
+{
+    const Node *n = &c->in->node[r];
+    Ref few[NIN], *in = few;
+    if (n->nin > NIN)
+        in = alloc(c->out->arena, (size_t)n->nin * sizeof *in);
+    for (int i = 0; i < n->nin; i++)
+        in[i] = c->map[n->in[i]];
+    return copy_node_in(c, r, in, n->nin);
+}
+
+Graph *copy_end(Copy *c)
+{
+    for (uint32_t i = 0; i < c->in->nset; i++)
+        graph_set(c->out, c->map[c->in->set[i].leaf],
+                  c->map[c->in->set[i].value]);
+    for (uint32_t i = 0; i < c->in->nout; i++)
+        graph_out(c->out, c->in->out[i].name, c->map[c->in->out[i].ref]);
+    return c->out;
+}

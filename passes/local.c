@@ -1,0 +1,155 @@
+/* local.c -- every edge can run: a reshard becomes collectives.
+ *
+ * One table (architecture.md C3) lowers "have -> want":
+ *     +a -> whole   all_reduce       /a -> whole        all_gather
+ *     +a -> /a      reduce_scatter   /a dim i -> dim k  all_to_all
+ *     whole -> /a   shard            whole -> +a        own
+ * Time axes are finished first: then what is sent is sent once a step and not
+ * once a turn.  From here on every node says along which time axes it runs. */
+#include "passes/pass.h"
+
+typedef struct Way {
+    Graph *g;
+    Ref r;                                /* the value so far */
+    const Type *want;
+    const Node *of;                       /* the reshard: its labels */
+} Way;
+
+static const Type *have(const Way *w)
+{
+    return &w->g->node[w->r].type;
+}
+
+static void take_step(Way *w, Op op, Attr a)
+{
+    Type t = coll_type(w->g, op, &a, w->r, w->of->loc);
+    w->r = emit_typed(w->g, op, &a, t, &w->r, 1, NULL, w->of->loc);
+    Node *n = &w->g->node[w->r];
+    n->segment = w->of->segment, n->scope = w->of->scope;
+    n->stage = w->of->stage;
+}
+
+/* The dimension that wants this axis as its next minor one; -1. */
+static int scatter_dim(const Way *w, int axis)
+{
+    const Type *h = have(w);
+    for (int d = 0; d < h->ndim; d++) {
+        Split next = split_push(h->split[d], axis), want = w->want->split[d];
+        while (want && want != next)
+            want = split_without(want, (Axes)(1u << split_minor(want)));
+        if (want)
+            return d;
+    }
+    return -1;
+}
+
+static void finish_axis(Way *w, int axis)
+{
+    Axes a = (Axes)(1u << axis);
+    int d = scatter_dim(w, axis);
+    bool time = w->g->mesh.axis[axis].kind == TIME;
+    if (d >= 0 && !time && have(w)->fold == FOLD_SUM)
+        take_step(w, OP_reduce_scatter, (Attr){ .axes = a, .dim = d });
+    else
+        take_step(w, OP_all_reduce, (Attr){ .axes = a });
+}
+
+/* Axes that fold alike and scatter nowhere go in one all_reduce. */
+static void finish_together(Way *w, Axes owed, AxisKind kind)
+{
+    Axes together = 0;
+    for (int i = 0; i < w->g->mesh.naxis; i++) {
+        if (!(owed >> i & 1) || w->g->mesh.axis[i].kind != kind)
+            continue;
+        if (kind == TIME || scatter_dim(w, i) < 0)
+            together |= (Axes)(1u << i);
+        else
+            finish_axis(w, i);
+    }
+    if (together)
+        take_step(w, OP_all_reduce, (Attr){ .axes = together });
+}
+
+static bool is_prefix(Split whole_, Split part)
+{
+    for (;; whole_ = split_without(whole_, (Axes)(1u << split_minor(whole_)))) {
+        if (whole_ == part)
+            return true;
+        if (!whole_)
+            return false;
+    }
+}
+
+static void gather(Way *w, int d)
+{
+    while (!is_prefix(w->want->split[d], have(w)->split[d])) {
+        int axis = split_minor(have(w)->split[d]);
+        Attr a = { .axes = (Axes)(1u << axis), .dim = d };
+        bool moved = false;
+        for (int k = 0; k < have(w)->ndim && !moved; k++) {
+            Split next = split_push(have(w)->split[k], axis);
+            moved = k != d && is_prefix(w->want->split[k], next)
+                && w->g->mesh.axis[axis].kind == SPACE;
+            a.to = k;
+        }
+        if (!moved)
+            a.to = 0;
+        take_step(w, moved ? OP_all_to_all : OP_all_gather, a);
+    }
+}
+
+static void cut(Way *w, int d)
+{
+    while (have(w)->split[d] != w->want->split[d]) {
+        Split next = w->want->split[d];
+        int axis = -1;
+        while (next != have(w)->split[d]) {
+            axis = split_minor(next);
+            next = split_without(next, (Axes)(1u << axis));
+        }
+        take_step(w, OP_shard, (Attr){ .axes = (Axes)(1u << axis), .dim = d });
+    }
+}
+
+static Ref lower(Graph *g, Ref r, const Node *of)
+{
+    Way w = { g, r, &of->type, of };
+    finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, TIME);
+    finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, STAGE);
+    finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, SPACE);
+    for (int d = 0; d < of->type.ndim; d++)
+        gather(&w, d);
+    for (int d = 0; d < of->type.ndim; d++)
+        cut(&w, d);
+    Axes owe = of->type.partial & (Axes)~have(&w)->partial;
+    if (owe)
+        take_step(&w, OP_own, (Attr){ .axes = owe });
+    if (!type_equal(have(&w), &of->type))
+        die("reshard %s -> %s has no way", type_text(g->arena, &g->mesh, have(&w)),
+            type_text(g->arena, &g->mesh, &of->type));
+    return w.r;
+}
+
+static void label_loops(Graph *g)
+{
+    Axes time = mesh_axes(&g->mesh, TIME);
+    for (Ref r = 0; r < g->n; r++) {
+        Node *n = &g->node[r];
+        n->loop = type_axes(&n->type) & time;
+        for (int i = 0; i < n->nin; i++)
+            n->loop |= type_axes(&g->node[n->in[i]].type) & time;
+    }
+}
+
+Graph *pass_local(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    for (Ref r = 0; r < in->n; r++)
+        if (in->node[r].op == OP_reshard)
+            c.map[r] = lower(c.out, c.map[in->node[r].in[0]], &in->node[r]);
+        else
+            copy_node(&c, r);
+    Graph *g = graph_simplify(copy_end(&c), j);
+    label_loops(g);
+    return g;
+}

@@ -1,0 +1,92 @@
+/* run.c -- the pass manager: phase, time, verify, print, for every pass alike. */
+#include "passes/pass.h"
+#include <stdlib.h>
+#include <time.h>
+
+const PassInfo passes[] = {
+#define PASS(name, from, to, what) \
+    { #name, what, PHASE_##from, PHASE_##to, pass_##name },
+#include "passes/passes.def"
+};
+const int npass = COUNT(passes);
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Is `name` a member of the comma-separated list? */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && strncmp(p, name, n) == 0)
+            return true;
+    return false;
+}
+
+static char *graph_text(const Graph *g)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    graph_print(g, f);
+    fclose(f);
+    return text;
+}
+
+static void print_after(const PassInfo *p, const Graph *before,
+                        const Graph *after, const Job *j)
+{
+    FILE *to = j->print_to ? j->print_to : stdout;
+    if (!j->print_after || (strcmp(j->print_after, "all") != 0
+                            && !listed(j->print_after, p->name)))
+        return;
+    char *a = graph_text(before), *b = graph_text(after);
+    bool all = strcmp(j->print_after, "all") == 0;
+    if (all)
+        fprintf(to, "# after %s%s\n", p->name,
+                strcmp(a, b) == 0 ? " (unchanged)" : "");
+    if (!all || strcmp(a, b) != 0)
+        fputs(b, to);
+    free(a);
+    free(b);
+}
+
+static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
+{
+    if (p->from != PHASE_ANY && p->from != g->phase)
+        die("%s: the graph is in another phase", p->name);
+    double start = now();
+    j->scratch = arena_new();
+    Graph *out = p->fn(g, j);
+    out->phase = p->to == PHASE_ANY ? g->phase : p->to;
+    double end = now();
+    verify(out, p->name);
+    if (j->check)
+        j->check(j->check_arg, p->name, g, out);
+    if (j->time)
+        fprintf(stderr, "%-10s %-10s %8.1f ms  %6u -> %u nodes\n", g->entry,
+                p->name, 1e3 * (end - start), g->n, out->n);
+    print_after(p, g, out, j);
+    arena_free(j->scratch);
+    j->scratch = NULL;
+    return out;
+}
+
+Graph *run_passes(const char *list, const Graph *g, Job *j)
+{
+    bool on = !j->start_from;
+    for (int i = 0; i < npass; i++) {
+        const PassInfo *p = &passes[i];
+        if (!on && strcmp(p->name, j->start_from) == 0)
+            on = true;
+        if (on && (!list || listed(list, p->name)))
+            g = run_one(p, g, j);
+        if (j->stop_after && strcmp(p->name, j->stop_after) == 0)
+            break;
+    }
+    return (Graph *)g;
+}

@@ -1,0 +1,52 @@
+/* segment.c -- when each node works; derived, never declared.
+ *
+ *   BACKWARD  made by grad (labelled there)
+ *   FORWARD   what a backward node needs, and what no gradient reaches
+ *   UPDATE    what needs a backward node and is not needed by one
+ *   BEGIN     what follows from weights and run-time numbers alone, once a
+ *             step: casts and packs of weights
+ *   INIT      what follows from constants and frozen weights alone, once a run
+ *
+ * INIT is not used yet: such values are made in BEGIN. */
+#include "passes/pass.h"
+
+static bool *needed_by_backward(const Graph *g, Arena *a)
+{
+    bool *need = alloc(a, g->n + 1);
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        bool pulls = need[r] || n->segment == BACKWARD;
+        for (int i = 0; pulls && i < n->nin; i++)
+            need[n->in[i]] = true;
+    }
+    return need;
+}
+
+static bool of_the_step(const Node *n)
+{
+    return n->op == OP_input || n->op == OP_random;
+}
+
+Graph *pass_segment(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    bool *need = needed_by_backward(in, j->scratch);
+    bool *after = alloc(j->scratch, in->n + 1);
+    bool *data = alloc(j->scratch, in->n + 1);
+
+    for (Ref r = 0; r < in->n; r++) {
+        const Node *n = &in->node[r];
+        Segment s = n->segment;
+        after[r] = s == BACKWARD;
+        data[r] = of_the_step(n);
+        for (int i = 0; i < n->nin; i++) {
+            after[r] |= after[n->in[i]];
+            data[r] |= data[n->in[i]];
+        }
+        if (s == SEG_NONE)
+            s = after[r] && !need[r] ? UPDATE : data[r] ? FORWARD : BEGIN;
+        Ref q = copy_node(&c, r);
+        c.out->node[q].segment = s;
+    }
+    return copy_end(&c);
+}

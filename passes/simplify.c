@@ -1,0 +1,264 @@
+/* simplify.c -- the same values from fewer nodes.
+ *
+ * One forward walk; every node is first reduced by the rules below and then
+ * looked up among its equals, so that equal work is done once (value
+ * numbering).  Requirements of a rule:
+ *   1. it holds exactly in a field, so that every check modulo 2^61-1 passes;
+ *   2. in floating point it is at most a different rounding of a constant;
+ *   3. it never makes a node that reads more than the one it replaces.
+ * A clone (again=) is never merged: it exists to be computed twice. */
+#include "ir/expr.h"
+#include "passes/pass.h"
+#include <math.h>
+
+typedef struct Table { Ref *slot; uint32_t size; } Table;
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+    return h * 0xff51afd7ed558ccdu;
+}
+
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+    for (; s && *s; s++)
+        h = mix(h, (unsigned char)*s);
+    return h;
+}
+
+static uint64_t bits(double v)
+{
+    uint64_t u;
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+
+static uint64_t node_hash(const Node *n)
+{
+    const Attr *a = &n->attr;
+    uint64_t h = mix(n->op, (uint64_t)n->nin);
+    for (int i = 0; i < n->nin; i++)
+        h = mix(h, n->in[i]);
+    for (int d = 0; d < n->type.ndim; d++)
+        h = mix(mix(h, (uint64_t)n->type.dim[d]), n->type.split[d]);
+    h = hash_text(mix(h, bits(a->value)), a->sig);
+    h = mix(mix(mix(h, (uint64_t)a->id), (uint64_t)a->at), (uint64_t)a->size);
+    h = mix(mix(h, (uint64_t)(a->dim * 64 + a->to)), a->axes);
+    return mix(h, (uint64_t)(a->stride * 65536 + a->pad * 256 + a->dilate)
+               + (uint64_t)n->type.dtype);
+}
+
+static bool text_equal(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool attr_equal(const Attr *a, const Attr *b)
+{
+    bool same = text_equal(a->sig, b->sig) && text_equal(a->dist, b->dist)
+        && a->nletter == b->nletter && bits(a->value) == bits(b->value)
+        && a->ndata == b->ndata && a->id == b->id && a->at == b->at
+        && a->size == b->size && a->dim == b->dim && a->to == b->to
+        && a->stride == b->stride && a->pad == b->pad && a->use == b->use
+        && a->dilate == b->dilate && a->dtype == b->dtype && a->axes == b->axes;
+    for (int i = 0; same && i < a->nletter; i++)
+        same = a->letter[i].c == b->letter[i].c
+            && a->letter[i].size == b->letter[i].size
+            && a->letter[i].split == b->letter[i].split;
+    return same && (a->ndata == 0 || memcmp(a->data, b->data,
+                    (size_t)a->ndata * sizeof *a->data) == 0);
+}
+
+static bool node_equal(const Node *a, const Node *b)
+{
+    return a->op == b->op && a->nin == b->nin && a->stage == b->stage
+        && memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in) == 0
+        && type_equal(&a->type, &b->type) && attr_equal(&a->attr, &b->attr);
+}
+
+static bool shared(const Node *n)
+{
+    bool named = ops[n->op].leaf && n->op != OP_const && n->op != OP_iota
+        && n->op != OP_random;
+    return !named && n->again == NONE;
+}
+
+/* The node like the last one of g that came before it, or NONE; the last one
+ * is entered when it is the first of its kind. */
+static Ref find_equal(Table *t, const Graph *g)
+{
+    Ref r = g->n - 1;
+    const Node *n = &g->node[r];
+    uint32_t k = (uint32_t)node_hash(n) & (t->size - 1);
+    for (; t->slot[k] != NONE; k = (k + 1) & (t->size - 1))
+        if (node_equal(&g->node[t->slot[k]], n))
+            return t->slot[k];
+    t->slot[k] = r;
+    return NONE;
+}
+
+/* ---- rules ---- */
+
+/* Is r one number everywhere?  Through broadcasts; *v is the number. */
+static bool constant(const Graph *g, Ref r, double *v)
+{
+    const Node *n = &g->node[r];
+    while (n->op == OP_move && n->attr.sig && n->attr.sig[0] == '-')
+        n = &g->node[n->in[0]];
+    *v = n->attr.value;
+    return n->op == OP_const && n->attr.ndata == 0;
+}
+
+static bool is_number(const Graph *g, Ref r, double want)
+{
+    double v;
+    return constant(g, r, &v) && v == want;
+}
+
+/* "abc->abc", spaces aside: nothing moves. */
+static bool is_identity(const Node *n)
+{
+    const char *s = n->attr.sig, *arrow = strstr(s, "->");
+    size_t len = (size_t)(arrow - s);
+    return n->op == OP_move && strlen(arrow + 2) == len
+        && strncmp(s, arrow + 2, len) == 0;
+}
+
+/* The operand that this node is equal to, or NONE. */
+static Ref same_as(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    const Ref *in = n->in;
+    const Node *a = n->nin ? &g->node[in[0]] : NULL;
+    if (n->type.partial)
+        return NONE;
+    switch (n->op) {
+    case OP_move:
+        return is_identity(n) ? in[0] : NONE;
+    case OP_stop:
+        return NONE;
+    case OP_cast:
+        if (a->type.dtype == n->type.dtype)
+            return in[0];
+        if (a->op == OP_cast && n->type.dtype == BF16 && a->type.dtype == F32
+            && g->node[a->in[0]].type.dtype == BF16)
+            return a->in[0];
+        return NONE;
+    case OP_neg:
+        return a->op == OP_neg ? a->in[0] : NONE;
+    case OP_add:
+        return is_number(g, in[1], 0) ? in[0] : is_number(g, in[0], 0) ? in[1]
+             : NONE;
+    case OP_sub:
+        return is_number(g, in[1], 0) ? in[0] : NONE;
+    case OP_mul:
+        return is_number(g, in[1], 1) ? in[0] : is_number(g, in[0], 1) ? in[1]
+             : NONE;
+    case OP_div:
+        return is_number(g, in[1], 1) ? in[0] : NONE;
+    case OP_total:
+        return n->nin == 1 ? in[0] : NONE;
+    default:
+        return NONE;
+    }
+}
+
+/* Arithmetic on numbers, exact in a field as it is in doubles here only when
+ * the result is a dyadic rational without rounding: products and sums of
+ * short numbers.  Others are left to the kernels. */
+static bool fold_numbers(const Graph *g, const Node *n, double *v)
+{
+    double a, b = 0;
+    if (n->nin < 1 || n->nin > 2 || n->type.dtype != F32 || n->type.partial
+        || !constant(g, n->in[0], &a)
+        || (n->nin == 2 && !constant(g, n->in[1], &b)))
+        return false;
+    if ((float)a != a || (float)b != b)
+        return false;
+    switch (n->op) {
+    case OP_neg: *v = -a; break;
+    case OP_add: *v = a + b; break;
+    case OP_sub: *v = a - b; break;
+    case OP_mul: *v = a * b; break;
+    default: return false;
+    }
+    return (float)*v == *v;
+}
+
+/* Drop the last node of g, an orphan. */
+static void unemit(Graph *g)
+{
+    g->n--;
+}
+
+static Ref reduce(Copy *c, Ref r, Table *t)
+{
+    Graph *g = c->out;
+    Ref q = copy_node(c, r), same = same_as(g, q);
+    double v;
+    if (same != NONE) {
+        unemit(g);
+        return same;
+    }
+    if (fold_numbers(g, &g->node[q], &v)) {
+        Node n = g->node[q];
+        Segment s = n.segment;
+        Ref before = g->n;
+        q = emit_const(g, v, &n.type, n.loc);
+        for (Ref k = before; k < g->n; k++)
+            g->node[k].segment = s, g->node[k].scope = n.scope;
+    }
+    if (!shared(&g->node[q]) || q != g->n - 1)
+        return q;
+    Ref equal = find_equal(t, g);
+    if (equal == NONE)
+        return q;
+    unemit(g);
+    return equal;
+}
+
+Graph *graph_simplify(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    Table t = { NULL, 64 };
+    while (t.size < 4 * in->n)
+        t.size *= 2;
+    t.slot = alloc(j->scratch, t.size * sizeof *t.slot);
+    memset(t.slot, 0xff, t.size * sizeof *t.slot);
+    for (Ref r = 0; r < in->n; r++)
+        c.map[r] = reduce(&c, r, &t);
+    return copy_end(&c);
+}
+
+/* Drop what no set and no result needs; leaves that are saved stay, so that
+ * a checkpoint holds them. */
+Graph *graph_dce(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    bool *live = alloc(j->scratch, in->n + 1);
+
+    for (uint32_t i = 0; i < in->nset; i++)
+        live[in->set[i].value] = live[in->set[i].leaf] = true;
+    for (uint32_t i = 0; i < in->nout; i++)
+        live[in->out[i].ref] = true;
+    for (Ref r = in->n; r-- > 0;) {
+        const Node *n = &in->node[r];
+        live[r] |= n->op == OP_param || n->op == OP_state;
+        for (int i = 0; live[r] && i < n->nin; i++)
+            live[n->in[i]] = true;
+        if (live[r] && n->again != NONE)
+            live[n->again] = true;
+    }
+    for (Ref r = 0; r < in->n; r++)
+        if (live[r])
+            copy_node(&c, r);
+    return copy_end(&c);
+}
+
+static Graph *both(const Graph *in, Job *j)
+{
+    return graph_dce(graph_simplify(in, j), j);
+}
+
+Graph *pass_simplify(const Graph *in, Job *j) { return both(in, j); }
+Graph *pass_tidy(const Graph *in, Job *j) { return both(in, j); }
