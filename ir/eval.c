@@ -1,0 +1,366 @@
+/* eval.c -- a graph on its mesh: every node, rank and turn.
+ *
+ * Nodes are taken in order, each on all coordinates at once: ranks (space and
+ * stage axes) and the turns that its type or operands name.  Along a time
+ * axis of `loop` that neither names all turns are alike, so one is run.  What
+ * a node owes over turns is finished by its all_reduce after the last turn,
+ * as a node is complete before its readers start.
+ *
+ * A collective is one definition: fold the parts of the ranks and turns that
+ * differ in the folded axes, then fetch each element that the wanted part
+ * holds from whoever has it, among those that differ in the gathered axes.
+ * An element that nobody in reach has becomes poison (NaN, or a hash), so
+ * that a wrong shard shows.  */
+#include "ir/eval_node.h"
+#include "ir/field.h"
+
+#include <math.h>
+
+/* All parts of a value: row-major over `axes`, `each` numbers a part. */
+typedef struct Val { Axes axes; int64_t each; Num *data; } Val;
+
+struct Eval {
+    const Graph *g;
+    Domain domain;
+    uint64_t seed, step;
+    Arena *arena;
+    Axes ranks;                           /* space and stage axes */
+    Val *val;                             /* by node */
+    const Num **given;                    /* by node: whole value of a leaf */
+    bool done;
+};
+
+/* ---- coordinates ---- */
+
+static int64_t part_stride(const Mesh *m, Axes axes, int axis)
+{
+    int64_t n = axes >> axis & 1;
+    for (int i = axis + 1; i < m->naxis; i++)
+        n *= axes >> i & 1 ? m->axis[i].size : 1;
+    return n;
+}
+
+static int64_t part_index(const Mesh *m, Axes axes, const int *coord)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->naxis; i++)
+        if (axes >> i & 1)
+            n = n * m->axis[i].size + coord[i];
+    return n;
+}
+
+/* Next coordinates along `axes`; false, and all zero there, after the last. */
+static bool next(const Mesh *m, Axes axes, int *coord)
+{
+    for (int i = m->naxis; i-- > 0;)
+        if (axes >> i & 1) {
+            if (++coord[i] < m->axis[i].size)
+                return true;
+            coord[i] = 0;
+        }
+    return false;
+}
+
+static Num *part_at(const Eval *e, Ref r, const int *coord)
+{
+    const Val *v = &e->val[r];
+    return v->data + part_index(&e->g->mesh, v->axes, coord) * v->each;
+}
+
+/* ---- fetching across ranks and turns ---- */
+
+enum { CUT = -1, ABSENT = -2 };           /* beyond the end; out of reach */
+
+/* Where the elements of a wanted part lie: the sum of one entry a dimension. */
+typedef struct Route {
+    int64_t n[NDIM];
+    int64_t *from[NDIM];                  /* numbers, or CUT, or ABSENT */
+} Route;
+
+/* Distance from the part at coord to part `index` of a dimension. */
+static int64_t hop(const Eval *e, const Val *v, Split split, int64_t index,
+                   const int *coord, Axes reach)
+{
+    const Mesh *m = &e->g->mesh;
+    int axis[NAXIS], n = 0;
+    int64_t far = 0;
+
+    for (; split; split >>= 4)
+        axis[n++] = (int)(split & 15) - 1;
+    while (n-- > 0) {
+        int a = axis[n], c = (int)(index % m->axis[a].size);
+        index /= m->axis[a].size;
+        if (c != coord[a] && !(reach >> a & 1))
+            return ABSENT;
+        far += (c - coord[a]) * part_stride(m, v->axes, a) * v->each;
+    }
+    return far;
+}
+
+/* Offsets are biased by `bias` so that negative ones are CUT and ABSENT. */
+static Route route(const Eval *e, Arena *a, Ref in, const int *coord,
+                   Axes reach, const Type *want, int64_t bias)
+{
+    const Mesh *m = &e->g->mesh;
+    const Type *have = &e->g->node[in].type;
+    Type local = type_local(m, have), part = type_local(m, want);
+    Route t;
+    int64_t stride = 1;
+
+    for (int d = want->ndim; d-- > 0; stride *= local.dim[d]) {
+        int64_t at = split_index(m, want->split[d], coord) * part.dim[d];
+        t.n[d] = part.dim[d];
+        t.from[d] = alloc(a, (size_t)(t.n[d] + 1) * sizeof **t.from);
+        for (int64_t i = 0; i < t.n[d]; i++, at++) {
+            int64_t *to = &t.from[d][i], far;
+            *to = CUT;
+            if (at >= want->dim[d])
+                continue;
+            far = hop(e, &e->val[in], have->split[d], at / local.dim[d], coord,
+                      reach);
+            *to = far == ABSENT ? ABSENT
+                : bias + far + at % local.dim[d] * stride;
+        }
+    }
+    return t;
+}
+
+static Num poison(const Eval *e, int64_t i)
+{
+    if (e->domain == REAL)
+        return (Num){ .r = NAN };
+    return (Num){ .f = field_mod(field_hash(field_key("absent"), (uint64_t)i)) };
+}
+
+/* The part that `want` has at coord, of what the parts of `in` that differ
+ * from it in the axes `fold` are together. */
+static void fetch(const Eval *e, Ref in, const int *coord, Axes fold,
+                  Axes reach, const Type *want, Num *out)
+{
+    const Graph *g = e->g;
+    const Type *have = &g->node[in].type;
+    Type part = type_local(&g->mesh, want);
+    Arena *scratch = arena_new();
+    int64_t n = type_volume(&part), idx[NDIM] = {0};
+    int64_t bias = (int64_t)1 << 40;      /* above every part's distance */
+    int c[NAXIS];
+
+    fold &= e->val[in].axes;              /* a fold over what does not vary */
+    memcpy(c, coord, sizeof c);
+    for (int i = 0; i < NAXIS; i++)
+        c[i] = fold >> i & 1 ? 0 : c[i];
+    Route t = route(e, scratch, in, c, reach, want, bias);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, bad = 0;
+        for (int d = 0; d < part.ndim; d++) {
+            int64_t f = t.from[d][idx[d]];
+            bad = f == CUT ? CUT : f == ABSENT && !bad ? ABSENT : bad;
+            at += f - bias;
+        }
+        for (int d = part.ndim; d-- > 0 && ++idx[d] == part.dim[d];)
+            idx[d] = 0;
+        if (bad) {
+            out[i] = bad == CUT ? num_of(e->domain, 0) : poison(e, i);
+            continue;
+        }
+        out[i] = part_at(e, in, c)[at];
+        while (next(&g->mesh, fold, c))   /* ends with zeros again */
+            out[i] = num_fold(e->domain, have->fold, out[i],
+                              part_at(e, in, c)[at]);
+    }
+    arena_free(scratch);
+}
+
+/* ---- nodes ---- */
+
+/* One coordinate owes everything, the others nothing. */
+static void own(const Eval *e, const Type *t, Axes axes, const int *coord,
+                Num *out)
+{
+    Type part = type_local(&e->g->mesh, t);
+    int64_t n = type_volume(&part);
+    bool mine = true;
+
+    for (int i = 0; i < NAXIS; i++)
+        mine &= !(axes >> i & 1) || coord[i] == 0;
+    for (int64_t i = 0; !mine && i < n; i++)
+        out[i] = num_identity(e->domain, t->fold);
+}
+
+static void collective(const Eval *e, Ref r, const int *coord, Num *out)
+{
+    const Node *n = &e->g->node[r];
+    Ref in = n->in[0];
+    const Type *have = &e->g->node[in].type;
+    Axes all = (Axes)~0u, axes = n->attr.axes, fold = 0, reach = 0, owned = 0;
+
+    switch (n->op) {
+    case OP_reshard:
+        fold = have->partial & (Axes)~n->type.partial;
+        owned = n->type.partial & (Axes)~have->partial;
+        reach = all;
+        break;
+    case OP_all_reduce:
+    case OP_reduce_scatter:
+        fold = axes;
+        break;
+    case OP_all_gather:
+    case OP_all_to_all:
+        reach = axes;
+        break;
+    case OP_own:
+        owned = axes;
+        break;
+    case OP_shard:
+        break;
+    default:
+        die("the evaluator knows no collective \"%s\"", ops[n->op].name);
+    }
+    fetch(e, in, coord, fold, reach, &n->type, out);
+    own(e, &n->type, owned, coord, out);
+}
+
+static void given(const Eval *e, Ref r, const int *coord, Num *out)
+{
+    const Graph *g = e->g;
+    const Type *t = &g->node[r].type;
+    Type u = type_local(&g->mesh, t);
+    int64_t n = type_volume(&u), idx[NDIM] = {0};
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0;
+        bool pad = false;
+        for (int d = 0; d < u.ndim; d++) {
+            int64_t k = split_index(&g->mesh, t->split[d], coord) * u.dim[d]
+                        + idx[d];
+            pad |= k >= t->dim[d];
+            at = at * t->dim[d] + k;
+        }
+        out[i] = pad ? num_of(e->domain, 0) : e->given[r][at];
+        for (int d = u.ndim; d-- > 0 && ++idx[d] == u.dim[d];)
+            idx[d] = 0;
+    }
+}
+
+static void run_at(const Eval *e, Ref r, const int *coord)
+{
+    const Node *n = &e->g->node[r];
+    Num *out = part_at(e, r, coord);
+    const Num *few[NIN], **in = few;
+
+    if (ops[n->op].family == FAMILY_collective) {
+        collective(e, r, coord, out);
+        return;
+    }
+    if (ops[n->op].leaf && e->given[r]) {
+        given(e, r, coord, out);
+        return;
+    }
+    if (n->nin > NIN)
+        in = alloc(e->arena, (size_t)n->nin * sizeof *in);
+    for (int i = 0; i < n->nin; i++)
+        in[i] = part_at(e, n->in[i], coord);
+    Place p = { coord, e->seed, e->step };
+    eval_part(e->g, r, e->domain, &p, in, out);
+    if (ops[n->op].leaf)                  /* a leaf that owes a fold */
+        own(e, &n->type, n->type.partial, coord, out);
+}
+
+static void run(Eval *e, Ref r)
+{
+    const Graph *g = e->g;
+    const Node *n = &g->node[r];
+    Axes time = mesh_axes(&g->mesh, TIME), turns = type_axes(&n->type);
+    Type part = type_local(&g->mesh, &n->type);
+    Val *v = &e->val[r];
+    int coord[NAXIS] = {0};
+
+    for (int d = 0; d < n->type.ndim; d++)
+        if (n->type.lo[d] || n->type.hi[d])
+            die("%s: parts with neighbours' rows are not evaluated", n->name);
+    v->axes = e->ranks | (turns & time);
+    v->each = type_volume(&part);
+    v->data = alloc(e->arena, (size_t)(v->each * mesh_size(&g->mesh, v->axes)
+                                       + 1) * sizeof *v->data);
+    if (ops[n->op].family != FAMILY_collective)
+        for (int i = 0; i < n->nin; i++)
+            turns |= type_axes(&g->node[n->in[i]].type);
+    do
+        run_at(e, r, coord);
+    while (next(&g->mesh, e->ranks | (turns & time), coord));
+}
+
+/* ---- the interface ---- */
+
+Eval *eval_new(const Graph *g, Domain domain, uint64_t seed, uint64_t step)
+{
+    Arena *a = arena_new();
+    Eval *e = alloc(a, sizeof *e);
+
+    *e = (Eval){ .g = g, .domain = domain, .seed = seed, .step = step,
+                 .arena = a };
+    e->ranks = mesh_axes(&g->mesh, SPACE) | mesh_axes(&g->mesh, STAGE);
+    e->val = alloc(a, (g->n + 1) * sizeof *e->val);
+    e->given = alloc(a, (g->n + 1) * sizeof *e->given);
+    return e;
+}
+
+void eval_set(Eval *e, Ref leaf, const Num *whole)
+{
+    size_t n = (size_t)type_volume(&e->g->node[leaf].type) * sizeof *whole;
+    Num *copy = alloc(e->arena, n + 1);
+
+    if (!ops[e->g->node[leaf].op].leaf)
+        die("%s is no leaf", e->g->node[leaf].name);
+    memcpy(copy, whole, n);
+    e->given[leaf] = copy;
+}
+
+void eval_run(Eval *e)
+{
+    for (Ref r = 0; r < e->g->n; r++)
+        run(e, r);
+    e->done = true;
+}
+
+/* Ranks that the type says hold the same must: else the value is poison. */
+static void agree(const Eval *e, Ref r, const Type *whole, Num *out)
+{
+    const Mesh *m = &e->g->mesh;
+    const Type *t = &e->g->node[r].type;
+    Axes copies = e->ranks & (Axes)~type_axes(t);
+    int64_t n = type_volume(whole);
+    int coord[NAXIS] = {0};
+    Arena *scratch = arena_new();
+    Num *other = alloc(scratch, (size_t)(n + 1) * sizeof *other);
+
+    while (next(m, copies, coord)) {
+        fetch(e, r, coord, t->partial, (Axes)~copies, whole, other);
+        for (int64_t i = 0; i < n; i++)
+            if (other[i].f != out[i].f)
+                out[i] = poison(e, (int64_t)(other[i].f ^ out[i].f));
+    }
+    arena_free(scratch);
+}
+
+const Num *eval_get(Eval *e, Ref r)
+{
+    Type whole = e->g->node[r].type;
+    Axes partial = whole.partial;
+    int64_t n = type_volume(&whole);
+    Num *out = alloc(e->arena, (size_t)(n + 1) * sizeof *out);
+    static const int origin[NAXIS];
+
+    if (!e->done)
+        die("eval_get before eval_run");
+    memset(whole.split, 0, sizeof whole.split);
+    whole.partial = 0;
+    fetch(e, r, origin, partial, (Axes)~0u, &whole, out);
+    agree(e, r, &whole, out);
+    return out;
+}
+
+void eval_free(Eval *e)
+{
+    arena_free(e->arena);
+}

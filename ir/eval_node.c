@@ -1,0 +1,401 @@
+/* eval_node.c -- one op on one rank and turn: a loop nest over its letters.
+ *
+ * Every letter of the signature is a loop; an operand's address, the result's
+ * address and the position in each window are linear in the loop counters.
+ * Points outside a window are skipped, letters that the result does not have
+ * are folded.  Loops that lie one behind the other in all operands are
+ * merged, the longest goes innermost and is cut into strips, on which the
+ * op's program runs.  Nothing here knows an op by name but `total`-like rows
+ * of any number of operands.
+ *
+ * Where a letter is split and its size is no multiple, loops end at the
+ * tensor's end: padding is never read into a fold. */
+#include "ir/eval_node.h"
+#include "ir/field.h"
+
+/* What moves with the loops: operands, the result, positions in windows. */
+enum { RESULT = NIN, WINDOW = NIN + 1, NSLOT = WINDOW + 2 * NDIM };
+enum { NLOOP = 32 };
+
+typedef struct Loop { int64_t n, step[NSLOT]; } Loop;
+
+typedef struct Nest {
+    Domain domain;
+    Fold fold;
+    int nin, nloop, nwindow;
+    Loop loop[NLOOP];                     /* innermost last */
+    int64_t off[NSLOT];                   /* where the counters stand */
+    int64_t limit[NSLOT];                 /* of windows */
+    bool pure;                            /* each result point visited once */
+    const Prog *prog;
+    Regs *regs;
+    bool reads[NIN];
+    const Num *const *in;
+    Num *out;
+    Num strip[NIN][STRIP];
+} Nest;
+
+/* ---- making the nest ---- */
+
+Sig eval_sig(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+
+    sig_split(&s, g, n->in);
+    for (int i = 0; i < n->attr.nletter; i++) {
+        const Letter *l = &n->attr.letter[i];
+        if (l->split)
+            s.split[(int)l->c] = l->split;
+    }
+    return s;
+}
+
+int64_t eval_extent(const Mesh *m, Split split, int64_t n, const int *coord,
+                    int64_t *at)
+{
+    int64_t parts = split_parts(m, split), part = (n + parts - 1) / parts;
+    int64_t left = n - (*at = split_index(m, split, coord) * part);
+    return left < 0 ? 0 : left < part ? left : part;
+}
+
+/* Loop of each letter that the nest has: those of the result first. */
+typedef struct Letters { int loop[NLETTER]; } Letters;
+
+static void term_loops(Nest *t, Letters *l, const Sig *s, const Term *term,
+                       const Graph *g, const Place *p)
+{
+    int64_t at;
+    for (int d = 0; d < term->ndim; d++)
+        for (int k = 0; k < term->dim[d].n; k++) {
+            int c = term->dim[d].c[k];
+            if (l->loop[c] >= 0)
+                continue;
+            if (t->nloop == NLOOP)
+                die("more than %d letters", NLOOP);
+            l->loop[c] = t->nloop++;
+            t->loop[l->loop[c]].n =
+                eval_extent(&g->mesh, s->split[c], s->size[c], p->coord, &at);
+        }
+}
+
+static void window_slots(Nest *t, const Letters *l, const Sig *s,
+                         const Dim *m, int64_t size, int slot, int64_t stride)
+{
+    Loop *h = &t->loop[l->loop[(int)m->c[0]]];
+    Loop *k = &t->loop[l->loop[(int)m->c[1]]];
+    int w = WINDOW + t->nwindow++;
+
+    if (w >= NSLOT)
+        die("too many windows");
+    h->step[slot] += stride * s->stride, k->step[slot] += stride * s->dilate;
+    h->step[w] = s->stride, k->step[w] = s->dilate;
+    t->off[slot] -= stride * s->pad;
+    t->off[w] = -s->pad;
+    t->limit[w] = size;
+}
+
+/* Strides of one operand or of the result, whose part is `u`. */
+static void term_steps(Nest *t, const Letters *l, const Graph *g,
+                       const Sig *s, const Term *term, const Type *u, int slot)
+{
+    int64_t stride = 1;
+    for (int d = term->ndim; d-- > 0; stride *= u->dim[d]) {
+        const Dim *m = &term->dim[d];
+        if (m->window) {
+            window_slots(t, l, s, m, u->dim[d], slot, stride);
+            continue;
+        }
+        int64_t inner = stride;
+        for (int k = m->n; k-- > 0;) {
+            int c = m->c[k];
+            int64_t parts = split_parts(&g->mesh, s->split[c]);
+            t->loop[l->loop[c]].step[slot] += inner;
+            inner *= (s->size[c] + parts - 1) / parts;
+        }
+        if (inner != stride * u->dim[d])
+            die("letters of dimension %d span %lld, the part has %lld", d,
+                (long long)(inner / stride), (long long)u->dim[d]);
+    }
+}
+
+static bool mergeable(const Nest *t, const Loop *outer, const Loop *inner)
+{
+    for (int i = 0; i < WINDOW + t->nwindow; i++)
+        if (outer->step[i] != inner->step[i] * inner->n)
+            return false;
+    return true;
+}
+
+/* Loops of one turn vanish, neighbours that are one line become one loop. */
+static void merge(Nest *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->nloop; i++) {
+        if (t->loop[i].n == 1)
+            continue;
+        if (n && mergeable(t, &t->loop[n - 1], &t->loop[i])) {
+            t->loop[i].n *= t->loop[n - 1].n;
+            n--;
+        }
+        t->loop[n++] = t->loop[i];
+    }
+    if (n == 0)
+        t->loop[n++] = (Loop){ .n = 1 };
+    t->nloop = n;
+}
+
+/* The longest goes innermost; of equals the one along the result's memory. */
+static void choose_inner(Nest *t)
+{
+    int best = 0;
+    int64_t most = -1;
+
+    for (int i = 0; i < t->nloop; i++) {
+        const Loop *l = &t->loop[i];
+        int64_t score = 4 * (l->n < STRIP / 2 ? l->n : STRIP / 2)
+                        + 2 * (l->step[RESULT] == 1) + (l->step[0] == 1);
+        if (score >= most)
+            best = i, most = score;
+    }
+    Loop inner = t->loop[best];
+    for (int i = best; i + 1 < t->nloop; i++)
+        t->loop[i] = t->loop[i + 1];
+    t->loop[t->nloop - 1] = inner;
+}
+
+static void build(Nest *t, const Graph *g, Ref r, const Place *p)
+{
+    const Node *n = &g->node[r];
+    Sig s = eval_sig(g, r);
+    Type u = type_local(&g->mesh, &n->type);
+    Letters l;
+
+    memset(l.loop, -1, sizeof l.loop);
+    term_loops(t, &l, &s, &s.out, g, p);
+    int kept = t->nloop;
+    for (int i = 0; i < s.nin; i++)
+        if (t->reads[i])
+            term_loops(t, &l, &s, &s.in[i], g, p);
+    t->pure = kept == t->nloop;
+    term_steps(t, &l, g, &s, &s.out, &u, RESULT);
+    for (int i = 0; i < s.nin; i++) {
+        Type v = type_local(&g->mesh, &g->node[n->in[i]].type);
+        if (t->reads[i])
+            term_steps(t, &l, g, &s, &s.in[i], &v, i);
+    }
+    t->pure &= t->nwindow == 0;
+}
+
+/* ---- walking it ---- */
+
+/* Part of the strip [from, to) of the innermost loop inside all windows. */
+static void inside(const Nest *t, int64_t *from, int64_t *to)
+{
+    const Loop *l = &t->loop[t->nloop - 1];
+    for (int w = WINDOW; w < WINDOW + t->nwindow; w++) {
+        int64_t at = t->off[w], step = l->step[w], end = t->limit[w] - at;
+        if (step == 0) {
+            if (at < 0 || end <= 0)
+                *to = *from;
+            continue;
+        }
+        int64_t lo = at < 0 ? (-at + step - 1) / step : 0;
+        int64_t hi = end <= 0 ? 0 : (end + step - 1) / step;
+        *from = lo > *from ? lo : *from;
+        *to = hi < *to ? hi : *to;
+    }
+}
+
+static void load(Nest *t, int64_t from, int n)
+{
+    const Loop *l = &t->loop[t->nloop - 1];
+    for (int i = 0; i < t->nin; i++) {
+        if (!t->reads[i])
+            continue;
+        int64_t step = l->step[i];
+        const Num *x = t->in[i] + t->off[i] + from * step;
+        Num *to = t->strip[i];
+        if (step == 1) {
+            regs_arg(t->regs, i, x);
+            continue;
+        }
+        for (int k = 0; k < n; k++)
+            to[k] = x[k * step];
+        regs_arg(t->regs, i, to);
+    }
+}
+
+/* The usual folds over a strip, without a call a point. */
+static Num fold_strip(const Nest *t, Num acc, const Num *x, int n)
+{
+    if (t->domain == FIELD && t->fold != FOLD_MAX)
+        for (int k = 0; k < n; k++)
+            acc.f = field_add(acc.f, x[k].f);
+    else if (t->domain == REAL && t->fold == FOLD_SUM)
+        for (int k = 0; k < n; k++)
+            acc.r += x[k].r;
+    else
+        for (int k = 0; k < n; k++)
+            acc = num_fold(t->domain, t->fold, acc, x[k]);
+    return acc;
+}
+
+static void fold_into(const Nest *t, Num *to, int64_t step, const Num *x,
+                      int n)
+{
+    if (t->domain == FIELD && t->fold != FOLD_MAX)
+        for (int k = 0; k < n; k++)
+            to[k * step].f = field_add(to[k * step].f, x[k].f);
+    else if (t->domain == REAL && t->fold == FOLD_SUM)
+        for (int k = 0; k < n; k++)
+            to[k * step].r += x[k].r;
+    else
+        for (int k = 0; k < n; k++)
+            to[k * step] = num_fold(t->domain, t->fold, to[k * step], x[k]);
+}
+
+/* The innermost loop at the present counters. */
+static void line(Nest *t)
+{
+    const Loop *l = &t->loop[t->nloop - 1];
+    int64_t from = 0, to = l->n, step = l->step[RESULT];
+    Num buf[STRIP];
+
+    inside(t, &from, &to);
+    for (; from < to; from += STRIP) {
+        int n = to - from < STRIP ? (int)(to - from) : STRIP;
+        Num *out = t->out + t->off[RESULT] + from * step;
+        load(t, from, n);
+        if (t->pure && step == 1) {
+            prog_run(t->prog, t->regs, n, out);
+            continue;
+        }
+        prog_run(t->prog, t->regs, n, buf);
+        if (t->pure)
+            for (int k = 0; k < n; k++)
+                out[k * step] = buf[k];
+        else if (step == 0)
+            *out = fold_strip(t, *out, buf, n);
+        else
+            fold_into(t, out, step, buf, n);
+    }
+}
+
+static void move_on(Nest *t, const Loop *l, int64_t times)
+{
+    for (int i = 0; i < WINDOW + t->nwindow; i++)
+        t->off[i] += l->step[i] * times;
+}
+
+static void walk(Nest *t)
+{
+    int64_t at[NLOOP] = {0};
+
+    for (int i = 0; i < t->nloop; i++)
+        if (t->loop[i].n == 0)
+            return;
+    for (;;) {
+        line(t);
+        int i = t->nloop - 2;
+        for (; i >= 0 && ++at[i] == t->loop[i].n; i--) {
+            move_on(t, &t->loop[i], 1 - t->loop[i].n);
+            at[i] = 0;
+        }
+        if (i < 0)
+            return;
+        move_on(t, &t->loop[i], 1);
+    }
+}
+
+/* A row of any number of operands: its EXPR joins two at a time. */
+static void variadic(const Node *n, Domain domain, const Num *const *in,
+                     Num *out)
+{
+    const Prog *p = prog_of(n->op, domain);
+    Regs *regs = regs_new(p);
+    Num acc = *in[0], next;
+
+    for (int i = 1; i < n->nin; i++, acc = next) {
+        regs_arg(regs, 0, &acc);
+        regs_arg(regs, 1, in[i]);
+        prog_run(p, regs, 1, &next);
+    }
+    *out = acc;
+    regs_free(regs);
+}
+
+static void nest(const Graph *g, Ref r, Domain domain, const Place *p,
+                 const Num *const *in, Num *out)
+{
+    const Node *n = &g->node[r];
+    Type u = type_local(&g->mesh, &n->type);
+    int64_t volume = type_volume(&u);
+    Nest t = { .domain = domain, .fold = ops[n->op].fold, .nin = n->nin,
+               .in = in, .out = out, .prog = prog_of(n->op, domain) };
+
+    for (int i = 0; i < n->nin; i++)
+        t.reads[i] = prog_reads(t.prog, i);
+    for (int64_t i = 0; i < volume; i++)
+        out[i] = num_identity(domain, t.fold);
+    build(&t, g, r, p);
+    merge(&t);
+    choose_inner(&t);
+    t.regs = regs_new(t.prog);
+    walk(&t);
+    regs_free(t.regs);
+}
+
+static void leaf(const Graph *g, Ref r, Domain domain, const Place *p,
+                 Num *out)
+{
+    const Node *n = &g->node[r];
+    Type u = type_local(&g->mesh, &n->type);
+    int64_t volume = type_volume(&u), idx[NDIM] = {0}, lo[NDIM], size[NDIM];
+
+    for (int d = 0; d < u.ndim; d++)
+        size[d] = eval_extent(&g->mesh, n->type.split[d], n->type.dim[d],
+                              p->coord, &lo[d]);
+    for (int64_t i = 0; i < volume; i++) {
+        int64_t at = 0;
+        bool pad = false;
+        for (int d = 0; d < u.ndim; d++) {
+            at = at * n->type.dim[d] + lo[d] + idx[d];
+            pad |= idx[d] >= size[d];
+        }
+        out[i] = pad ? num_of(domain, 0) : eval_leaf(n, domain, p, at);
+        for (int d = u.ndim; d-- > 0 && ++idx[d] == u.dim[d];)
+            idx[d] = 0;
+    }
+}
+
+void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
+               const Num *const *in, Num *out)
+{
+    const Node *n = &g->node[r];
+    Type u = type_local(&g->mesh, &n->type);
+
+    if (n->op == OP_grad)
+        die("%s: grad nodes have no value before the grad pass", n->name);
+    if (ops[n->op].family == FAMILY_collective)
+        die("%s: a collective is more than one rank's work", n->name);
+    if (ops[n->op].leaf)
+        leaf(g, r, domain, p, out);
+    else if (ops[n->op].arity < 0)
+        variadic(n, domain, in, out);
+    else if (ops[n->op].family == FAMILY_index)
+        eval_index(g, r, in, out);
+    else if (ops[n->op].family == FAMILY_take)
+        eval_take(g, r, domain, p, in, out);
+    else if (ops[n->op].family == FAMILY_pack)
+        memcpy(out, in[0], (size_t)type_volume(&u) * sizeof *out);
+    else
+        nest(g, r, domain, p, in, out);
+}
+
+void eval_node(const Graph *g, Ref r, Domain domain, const Num *const *in,
+               Num *out)
+{
+    static const int origin[NAXIS];
+    eval_part(g, r, domain, &(Place){ .coord = origin }, in, out);
+}

@@ -1,0 +1,50 @@
+/* eval_node.h -- between the two halves of the evaluator: programs, one op
+ * on one rank and turn, and the whole mesh. */
+#ifndef DPC_EVAL_NODE_H
+#define DPC_EVAL_NODE_H
+
+#include "ir/eval.h"
+
+enum { STRIP = 128 };                     /* points that a program takes at once */
+
+/* Where and when an op runs. */
+typedef struct Place {
+    const int *coord;                     /* by mesh axis: ranks and turns */
+    uint64_t seed, step;
+} Place;
+
+/* The op on the parts that its operands have there. */
+void eval_part(const Graph *, Ref, Domain, const Place *, const Num *const *in,
+               Num *out);
+/* Element `index` (global, row-major) of random, iota, const and scalar;
+ * of other leaves a value by hash of name and index. */
+Num eval_leaf(const Node *, Domain, const Place *, int64_t index);
+/* Ops of the families index and take. */
+void eval_index(const Graph *, Ref, const Num *const *in, Num *out);
+void eval_take(const Graph *, Ref, Domain, const Place *, const Num *const *in,
+               Num *out);
+
+/* Signature with the splits of its letters; the sizes stay global. */
+Sig eval_sig(const Graph *, Ref);
+/* Elements of a part of a letter of n in `split`, padding cut; *at: first. */
+int64_t eval_extent(const Mesh *, Split, int64_t n, const int *coord,
+                    int64_t *at);
+
+Num num_of(Domain, double);
+Num num_fold(Domain, Fold, Num, Num);
+Num num_identity(Domain, Fold);           /* of the fold */
+
+/* An expression over strips: instruction i makes register i. */
+typedef struct Prog Prog;
+const Prog *prog_of(Op, Domain);          /* of its EXPR or FIELD; cached */
+bool prog_reads(const Prog *, int operand);
+/* Registers of a run: pointers to STRIP numbers each. */
+typedef struct Regs Regs;
+Regs *regs_new(const Prog *);
+void regs_free(Regs *);
+/* Where operand i is read from; kept until set again. */
+void regs_arg(Regs *, int operand, const Num *);
+/* n <= STRIP points into out, which is no operand. */
+void prog_run(const Prog *, Regs *, int n, Num *out);
+
+#endif
