@@ -93,27 +93,35 @@ DpcStatus dpc_idx_find(const char *dir, const char *split, char **path,
 
 /* ---- contents ---- */
 
-/* Reads up to n bytes; what it got, or -1 with the text of zlib. */
+/* Reads up to n bytes: what it got, -1 where the stream is damaged.  *why:
+ * what is wrong so far, NULL for nothing; zlib's text without the name. */
 static int64_t gz_read(gzFile z, uint8_t *to, int64_t n, const char **why)
 {
     int64_t got = 0;
-    int code;
+    int code, k = 0;
     while (got < n) {
         int64_t part = n - got < 1 << 24 ? n - got : 1 << 24;
-        int k = gzread(z, to + got, (unsigned)part);
+        k = gzread(z, to + got, (unsigned)part);
         if (k > 0)
             got += k;
         if (k < part)
             break;
     }
-    *why = gzerror(z, &code);
+    const char *text = gzerror(z, &code), *colon = strrchr(text, ':');
+    *why = colon ? colon + 2 : text;
     if (code == Z_ERRNO)
         *why = strerror(errno);
     if (code == Z_BUF_ERROR)
         *why = "the gzip stream ends early";
     if (!code || code == Z_STREAM_END)
-        *why = NULL;
-    return got;
+        *why = k < 0 ? "cannot be read" : NULL;
+    return k < 0 ? -1 : got;
+}
+
+static DpcStatus idx_damaged(const char *path, const char *why)
+{
+    return dpc_fail(DPC_USER, "%s: error: data: damaged: %s; get the file "
+                    "again", path, why);
 }
 
 static DpcStatus idx_type(const char *path, const uint8_t *h, DpcColumn *c)
@@ -149,6 +157,8 @@ static DpcStatus idx_head(gzFile z, const char *path, DpcColumn *c,
     uint8_t h[4 + 4 * (DPC_NDIM + 1)];
     const char *why;
     int64_t got = gz_read(z, h, 4, &why);
+    if (got < 0)
+        return idx_damaged(path, why);
     DpcStatus s = got == 4 ? idx_type(path, h, c) : DPC_OK;
     if (s)
         return s;
@@ -195,12 +205,13 @@ static DpcStatus idx_unpack(gzFile z, const char *path, int64_t size,
                         "bytes; unpack it with gunzip, plain files stay on "
                         "disk", path, (long long)bytes);
     int64_t got = gz_read(z, c->mem, bytes, &why);
+    if (got < 0)
+        return idx_damaged(path, why);
     if (got < bytes)
         return idx_short(path, bytes, "", got, why);
     got = gz_read(z, &more, 1, &why);           /* checks the CRC, too */
     if (why)
-        return dpc_fail(DPC_USER, "%s: error: data: damaged: %s; get the "
-                        "file again", path, why);
+        return idx_damaged(path, why);
     return got ? idx_short(path, bytes, "more than ", bytes, NULL) : DPC_OK;
 }
 

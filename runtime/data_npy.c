@@ -184,8 +184,9 @@ static DpcStatus npy_check(const char *path, const Npy *h, int64_t size,
         if (!dpc_size_mul(&bytes, h->dim[i]))
             return dpc_fail(DPC_USER, "%s: error: data: dimension %d of size "
                             "%lld: %s", path, i, (long long)h->dim[i],
-                            h->dim[i] ? "more than 63 bits of bytes"
-                            : "no data; save a non-empty array");
+                            h->dim[i] ? "more than 63 bits of bytes; save a "
+                            "smaller array" : "no data; save a non-empty "
+                            "array");
     if (size - c->at != bytes)
         return dpc_fail(DPC_USER, "%s: error: data: the head promises %lld "
                         "bytes of data, the file has %lld; write it again",
