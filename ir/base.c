@@ -194,18 +194,23 @@ char *fmt(Arena *a, const char *f, ...)
     return s;
 }
 
+/* Most pieces are short: first try the room that there is. */
 void str_add(Str *s, const char *f, ...)
 {
+    enum { ROOM = 32 };
     va_list ap, again;
     va_start(ap, f);
     va_copy(again, ap);
-    int k = vsnprintf(NULL, 0, f, again);
-    va_end(again);
+    GROW(s->arena, s->p, s->n + ROOM, s->cap);
+    int k = vsnprintf(s->p + s->n, s->cap - s->n, f, ap);
+    va_end(ap);
     if (k < 0)
         die("bad format \"%s\"", f);
-    GROW(s->arena, s->p, s->n + (uint32_t)k, s->cap);
-    vsnprintf(s->p + s->n, (size_t)k + 1, f, ap);
-    va_end(ap);
+    if ((uint32_t)k >= s->cap - s->n) {
+        GROW(s->arena, s->p, s->n + (uint32_t)k, s->cap);
+        vsnprintf(s->p + s->n, (size_t)k + 1, f, again);
+    }
+    va_end(again);
     s->n += (uint32_t)k;
 }
 

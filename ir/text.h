@@ -1,0 +1,25 @@
+/* text.h -- what printer, parser and verifier of graphs share. */
+#ifndef DPC_TEXT_H
+#define DPC_TEXT_H
+
+#include "ir/sched.h"
+
+extern const char *const segment_names[UPDATE + 1];   /* "" for SEG_NONE */
+extern const char *const axis_kinds[TIME + 1];        /* "" for SPACE */
+extern const char *const phase_names[PHASE_ANY];
+extern const char *const space_names[NSPACE];
+extern const char fold_marks[];                       /* by Fold: "+^~" */
+
+/* May the character stand in a name without quotes? */
+bool name_char(char c);
+
+/* The line that graph_print writes for a node, without its newline. */
+char *node_text(Arena *, const Graph *, Ref);
+
+/* Nodes by name: an open hash table. */
+typedef struct Names { Ref *at; uint32_t n, cap; } Names;
+Ref names_find(const Names *, const Graph *, const char *name);   /* NONE */
+/* False, and nothing changed, when another node has that name. */
+bool names_add(Names *, Arena *, const Graph *, Ref);
+
+#endif
