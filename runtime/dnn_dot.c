@@ -118,15 +118,15 @@ typedef struct Mat {
     dnnl_data_type_t type;
 } Mat;
 
-/* A stride that nothing is multiplied with may be any: make it the one that
- * leaves the other side unit, as oneDNN expects it. */
+/* The stride of a dimension of 1 may be any: make it the one with which the
+ * matrix has a side of stride 1 and, if it can, is row-major. */
 static void settle(Mat *m)
 {
     int64_t *dim = m->dim + m->n - 2, *stride = m->stride + m->n - 2;
+    if (dim[1] == 1)
+        stride[1] = 1;
     if (dim[0] == 1)
         stride[0] = stride[1] == 1 ? dim[1] : 1;
-    else if (dim[1] == 1)
-        stride[1] = stride[0] == 1 ? dim[0] : 1;
     int64_t all = dim[0] * stride[0], other = dim[1] * stride[1];
     all = all > other ? all : other;
     for (int i = m->n - 3; i >= 0; i--) {
