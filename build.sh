@@ -21,7 +21,8 @@ flags() { pkg-config "$@" 2>/dev/null; }
 MPI_C=$(flags --cflags ompi-c || mpicc --showme:compile 2>/dev/null)
 MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
 LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
-IMG_C=$(flags --cflags libpng libjpeg) IMG_L=$(flags --libs libpng libjpeg)
+IMG="libpng libturbojpeg jansson"
+IMG_C=$(flags --cflags $IMG) IMG_L=$(flags --libs $IMG)
 LIBS="$LUA_L $MPI_L $IMG_L -ldnnl -ldl -lz -lm -lpthread"
 
 # One Makefile for every goal.  Archives take the objects that exist, so a
@@ -194,7 +195,8 @@ mpirun openmpi-bin starts ranks
 /usr/include/cmocka.h libcmocka-dev unit tests
 /usr/include/dnnl.h libdnnl-dev matrix products and convolutions
 /usr/include/png.h libpng-dev reads and writes pictures
-/usr/include/jpeglib.h libjpeg-dev reads pictures
+/usr/include/turbojpeg.h libturbojpeg0-dev reads pictures
+/usr/include/jansson.h libjansson-dev reads JSON
 /usr/include/zlib.h zlib1g-dev reads .gz data
 EOF
     test -z "$miss" && { echo 'deps: all there'; return 0; }
