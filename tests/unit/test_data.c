@@ -1,109 +1,16 @@
-/* test_data.c -- IDX and .npy files, the order of samples, the loader. */
-#include "runtime/loader.h"
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+/* test_data.c -- IDX and .npy files: what is read, what is refused. */
+#define _XOPEN_SOURCE 700
+#define _DEFAULT_SOURCE
+#include "tests/unit/temp.h"
 #include <zlib.h>
 
-#include <cmocka.h>
-
 #define FASHION "/usr/share/datasets/fashion-mnist"
-
-static char dir[] = "/tmp/dpc-data-XXXXXX";
-
-/* ---- files made on the fly ---- */
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int i;
-    char *p = path[i++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
-static void put(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(at(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
-}
 
 static void put_gz(const char *name, const void *bytes, size_t n)
 {
     gzFile z = gzopen(at(name), "wb");
     assert_int_equal(gzwrite(z, bytes, (unsigned)n), n);
     gzclose(z);
-}
-
-static size_t get(const char *name, uint8_t *to, size_t cap)
-{
-    FILE *f = fopen(at(name), "rb");
-    assert_non_null(f);
-    size_t n = fread(to, 1, cap, f);
-    fclose(f);
-    return n;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; (e = readdir(d)); )
-        if (e->d_name[0] != '.')
-            unlink(at(e->d_name));
-    closedir(d);
-    return 0;
-}
-
-/* A .npy file of version `v` whose dictionary is `head`. */
-static void put_npy(const char *name, int v, const char *head,
-                    const void *bytes, size_t n)
-{
-    uint8_t b[1024] = "\x93NUMPY";
-    size_t len = strlen(head), begin = v == 1 ? 10 : 12;
-    b[6] = (uint8_t)v;
-    b[8] = (uint8_t)len;
-    b[9] = (uint8_t)(len >> 8);
-    memcpy(b + begin, head, len);
-    memcpy(b + begin + len, bytes, n);
-    put(name, b, begin + len + n);
-}
-
-/* ---- expectations ---- */
-
-static void opens(const char *spec, DpcData **d)
-{
-    DpcStatus s = dpc_data_open(spec, 0, d);
-    if (s)
-        fail_msg("%s: %s", spec, dpc_last_error());
-}
-
-static void says(const char *part)
-{
-    if (!strstr(dpc_last_error(), part))
-        fail_msg("\"%s\" lacks \"%s\"", dpc_last_error(), part);
-}
-
-/* Opening `spec` is the user's error, and the text has both parts. */
-static void refuses(const char *spec, const char *part, const char *more)
-{
-    DpcData *d;
-    DpcStatus s = dpc_data_open(spec, 0, &d);
-    if (!s)
-        fail_msg("%s opens", spec);
-    assert_int_equal(s, DPC_USER);
-    assert_null(d);
-    says(part);
-    says(more);
-    says("error: ");
-    says("; ");
 }
 
 static void field_is(const DpcData *d, const char *name, DpcDtype t,
@@ -122,67 +29,6 @@ static void reads(DpcData *d, int64_t sample, const char *name, void *to,
         fail_msg("%s", dpc_last_error());
 }
 
-/* ---- the order ---- */
-
-static void each_epoch_is_a_permutation(void **state)
-{
-    (void)state;
-    static const int64_t count[] = { 1, 2, 3, 4, 5, 7, 16, 17, 1000, 60000 };
-    uint8_t *seen = malloc(60000);
-    for (size_t c = 0; c < sizeof count / sizeof *count; c++)
-        for (int64_t epoch = 0; epoch < 3; epoch++) {
-            memset(seen, 0, (size_t)count[c]);
-            for (int64_t k = 0; k < count[c]; k++) {
-                int64_t i = dpc_data_index(5, count[c], epoch * count[c] + k);
-                assert_in_range(i, 0, count[c] - 1);
-                assert_int_equal(seen[i]++, 0);
-            }
-        }
-    free(seen);
-}
-
-static void order_differs_by_epoch_and_seed(void **state)
-{
-    (void)state;
-    int same_epoch = 0, same_seed = 0, fixed = 0;
-    for (int64_t k = 0; k < 1000; k++) {
-        int64_t i = dpc_data_index(1, 1000, k);
-        same_epoch += i == dpc_data_index(1, 1000, 1000 + k);
-        same_seed += i == dpc_data_index(2, 1000, k);
-        fixed += i == k;
-    }
-    assert_in_range(same_epoch, 0, 9);
-    assert_in_range(same_seed, 0, 9);
-    assert_in_range(fixed, 0, 9);
-}
-
-/* 24 orders of 4 samples, 100 each expected: 5 sigma is 49. */
-static void small_orders_are_equally_likely(void **state)
-{
-    (void)state;
-    int n[256] = { 0 }, seen = 0;
-    for (int64_t epoch = 0; epoch < 2400; epoch++) {
-        int code = 0;
-        for (int64_t k = 0; k < 4; k++)
-            code = code << 2 | (int)dpc_data_index(9, 4, epoch * 4 + k);
-        n[code]++;
-    }
-    for (int i = 0; i < 256; i++)
-        if (n[i]) {
-            seen++;
-            assert_in_range(n[i], 51, 149);
-        }
-    assert_int_equal(seen, 24);
-}
-
-static void huge_positions_stay_in_range(void **state)
-{
-    (void)state;
-    int64_t n = (int64_t)1 << 61;
-    for (int64_t k = 0; k < 100; k++)
-        assert_in_range(dpc_data_index(3, n, INT64_MAX - k), 0, n - 1);
-}
-
 /* ---- IDX ---- */
 
 /* 3 pictures of 2 x 2 and their labels, split `split`. */
@@ -199,7 +45,7 @@ static void idx_reads_plain_and_gzipped(void **state)
     put("train-images-idx3-ubyte", pictures, sizeof pictures);
     put_gz("train-labels-idx1-ubyte.gz", labels, sizeof labels);
     DpcData *d;
-    opens(dir, &d);
+    opens(temp_dir, 0, &d);
     assert_int_equal(dpc_data_count(d), 3);
     assert_int_equal(dpc_data_nfield(d), 2);
     field_is(d, "image", DPC_U8, 4);
@@ -223,13 +69,13 @@ static void idx_finds_the_split(void **state)
     char spec[600];
     DpcData *d;
     uint8_t y;
-    snprintf(spec, sizeof spec, "idx:%s:test", dir);
-    opens(spec, &d);
+    snprintf(spec, sizeof spec, "idx:%s:test", temp_dir);
+    opens(spec, 0, &d);
     assert_int_equal(dpc_data_count(d), 1);
     reads(d, 0, "label", &y, 1);
     assert_int_equal(y, 5);
     dpc_data_close(d);
-    opens(dir, &d);                     /* the plain one of x and x.gz */
+    opens(temp_dir, 0, &d);           /* the plain one of x and x.gz */
     assert_int_equal(dpc_data_nfield(d), 1);
     dpc_data_close(d);
     unlink(at("t10k-labels-idx1-ubyte"));
@@ -251,7 +97,7 @@ static void idx_swaps_wide_numbers(void **state)
     char spec[1200];
     snprintf(spec, sizeof spec, "%s,%s", at("a-idx1"), at("b-idx1"));
     DpcData *d;
-    opens(spec, &d);
+    opens(spec, 0, &d);
     int32_t a;
     float b;
     reads(d, 0, "a", &a, 4);
@@ -334,7 +180,7 @@ static void fashion_mnist_reads(void **state)
     }
     DpcData *d;
     uint8_t x[784], y;
-    opens("idx:" FASHION ":test", &d);
+    opens("idx:" FASHION ":test", 0, &d);
     assert_int_equal(dpc_data_count(d), 10000);
     field_is(d, "image", DPC_U8, 784);
     assert_in_range(dpc_data_bytes(d), 7850000, 7900000);
@@ -354,9 +200,6 @@ static void fashion_mnist_reads(void **state)
 
 /* ---- .npy ---- */
 
-#define HEAD(descr, shape) "{'descr': '" descr \
-    "', 'fortran_order': False, 'shape': " shape ", }          \n"
-
 static void npy_reads_its_types(void **state)
 {
     (void)state;
@@ -374,10 +217,10 @@ static void npy_reads_its_types(void **state)
     char spec[4096] = "";
     static const char *const name[] = { "f4", "f8", "i8", "i4", "u1", "f2" };
     for (int i = 0; i < 6; i++)
-        sprintf(spec + strlen(spec), "%s%s/%s.npy", i ? "," : "", dir,
+        sprintf(spec + strlen(spec), "%s%s/%s.npy", i ? "," : "", temp_dir,
                 name[i]);
     DpcData *d;
-    opens(spec, &d);
+    opens(spec, 0, &d);
     assert_int_equal(dpc_data_nfield(d), 6);
     field_is(d, "f4", DPC_F32, 8);
     field_is(d, "i8", DPC_I32, 4);
@@ -420,7 +263,7 @@ static void npy_reads_long_rows_in_parts(void **state)
     memcpy(b + 10 + strlen(head), x, 2 * N * sizeof *x);
     put("long.npy", b, 10 + strlen(head) + 2 * N * sizeof *x);
     DpcData *d;
-    opens(at("long.npy"), &d);
+    opens(at("long.npy"), 0, &d);
     reads(d, 1, "long", y, N * 4);
     for (int i = 0; i < N; i++)
         assert_true(y[i] == (float)(N + i));
@@ -511,90 +354,9 @@ static void damage_never_crashes(void **state)
     }
 }
 
-/* ---- the loader ---- */
-
-static void put_numbers(void)
-{
-    int32_t n[50];
-    float x[50];
-    for (int i = 0; i < 50; i++)
-        n[i] = i, x[i] = (float)i / 2;
-    put_npy("n.npy", 1, HEAD("<i4", "(25, 2)"), n, sizeof n);
-    put_npy("x.npy", 1, HEAD("<f4", "(25, 2)"), x, sizeof x);
-}
-
-static void loader_equals_direct_reads(void **state)
-{
-    (void)state;
-    enum { BATCH = 8, NROW = 3, START = 5, STEPS = 40, SEED = 11 };
-    static const int64_t row[NROW] = { 6, 1, 2 };
-    put_numbers();
-    char spec[1200];
-    snprintf(spec, sizeof spec, "%s,%s", at("n.npy"), at("x.npy"));
-    DpcData *d, *own;
-    DpcLoader *l;
-    opens(spec, &d);
-    opens(spec, &own);
-    int field[] = { dpc_data_find(d, "x"), dpc_data_find(d, "n") };
-    assert_int_equal(dpc_loader_open(d, SEED, BATCH, row, NROW, field, 2,
-                                     START, &l), DPC_OK);
-    assert_in_range(dpc_loader_bytes(l), 2 * 2 * NROW * 8, 4096);
-    for (int64_t s = START; s < START + STEPS; s++) {
-        const void *p[2];
-        double waited = -1;
-        assert_int_equal(dpc_loader_next(l, p, &waited), DPC_OK);
-        assert_true(waited >= 0);
-        for (int r = 0; r < NROW; r++) {
-            int64_t i = dpc_data_index(SEED, 25, s * BATCH + row[r]);
-            uint8_t want[8];
-            for (int f = 0; f < 2; f++) {
-                assert_int_equal(dpc_data_read(own, i, field[f], want, 8), 0);
-                assert_memory_equal((const uint8_t *)p[f] + 8 * r, want, 8);
-            }
-        }
-    }
-    dpc_loader_close(l);
-    dpc_data_close(d);
-    dpc_data_close(own);
-}
-
-static void loader_hands_on_an_error_and_closes_early(void **state)
-{
-    (void)state;
-    put_npy("i.npy", 1, HEAD("<i8", "(1,)"),
-            (int64_t[]){ (int64_t)1 << 40 }, 8);
-    DpcData *d;
-    DpcLoader *l;
-    const void *p;
-    double waited;
-    opens(at("i.npy"), &d);
-    assert_int_equal(dpc_loader_open(d, 0, 1, (int64_t[]){ 0 }, 1,
-                                     (int[]){ 0 }, 1, 0, &l), DPC_OK);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(dpc_loader_next(l, &p, &waited), DPC_USER);
-        says("beyond 32 bits");
-    }
-    dpc_loader_close(l);
-    for (int i = 0; i < 20; i++) {
-        assert_int_equal(dpc_loader_open(d, 0, 1, (int64_t[]){ 0 }, 1,
-                                         (int[]){ 0 }, 1, 0, &l), DPC_OK);
-        dpc_loader_close(l);
-    }
-    assert_int_equal(dpc_loader_open(d, 0, 4, (int64_t[]){ 4 }, 1,
-                                     (int[]){ 0 }, 1, 0, &l), DPC_BUG);
-    assert_null(l);
-    dpc_data_close(d);
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, clean)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(each_epoch_is_a_permutation),
-        CASE(order_differs_by_epoch_and_seed),
-        CASE(small_orders_are_equally_likely),
-        CASE(huge_positions_stay_in_range),
         CASE(idx_reads_plain_and_gzipped),
         CASE(idx_finds_the_split),
         CASE(idx_swaps_wide_numbers),
@@ -606,12 +368,6 @@ int main(void)
         CASE(npy_refuses_bad_heads),
         CASE(npy_files_must_agree),
         CASE(damage_never_crashes),
-        CASE(loader_equals_direct_reads),
-        CASE(loader_hands_on_an_error_and_closes_early),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return failed;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -1,70 +1,16 @@
-/* test_image.c -- pictures in, pictures out, folders of pictures. */
-#define _XOPEN_SOURCE 700                 /* nftw */
+/* test_image.c -- pictures from files and to files. */
+#define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
-#include "runtime/data.h"
 #include "runtime/image.h"
+#include "tests/unit/temp.h"
 #include <dirent.h>
-#include <ftw.h>
 #include <math.h>
 #include <png.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <turbojpeg.h>
-#include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
-
-static char dir[] = "/tmp/dpc-image-XXXXXX";
-
-/* ---- files made on the fly ---- */
-
-static const char *at(const char *name)
-{
-    static char path[4][512];
-    static int i;
-    char *p = path[i++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
-static void put(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(at(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
-}
-
-static size_t get(const char *name, uint8_t *to, size_t cap)
-{
-    FILE *f = fopen(at(name), "rb");
-    assert_non_null(f);
-    size_t n = fread(to, 1, cap, f);
-    fclose(f);
-    return n;
-}
-
-static int drop(const char *path, const struct stat *st, int kind,
-                struct FTW *f)
-{
-    (void)st;
-    (void)kind;
-    return f->level ? remove(path) : 0;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    return nftw(dir, drop, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* rows : `depth` bits a channel, as libpng wants them (16: big-endian). */
 static void put_png(const char *name, int h, int w, int depth, int color,
@@ -116,12 +62,6 @@ static void put_jpeg(const char *name, int h, int w, int format,
 
 /* ---- expectations ---- */
 
-static void says(const char *part)
-{
-    if (!strstr(dpc_last_error(), part))
-        fail_msg("\"%s\" lacks \"%s\"", dpc_last_error(), part);
-}
-
 static void pixel_is(const uint8_t *p, int r, int g, int b, int within)
 {
     if (abs(p[0] - r) > within || abs(p[1] - g) > within ||
@@ -145,7 +85,7 @@ static void reads(const char *name, int h, int w, uint8_t *rgb)
         fail_msg("%s", dpc_last_error());
 }
 
-static void refuses(const char *name, const char *part)
+static void rejects(const char *name, const char *part)
 {
     uint8_t rgb[3 * 16];
     assert_int_equal(image(name, 4, 4, rgb), DPC_USER);
@@ -284,25 +224,25 @@ static void unsound_pictures_are_refused(void **state)
     for (size_t i = 0; i < sizeof in; i++)
         in[i] = (uint8_t)(i * i >> 3);
     put("empty.png", "", 0);
-    refuses("empty.png", "empty");
-    refuses("none.png", "No such file");
+    rejects("empty.png", "empty");
+    rejects("none.png", "No such file");
     put("text.jpg", "hello, world", 12);
-    refuses("text.jpg", "neither PNG nor JPEG");
+    rejects("text.jpg", "neither PNG nor JPEG");
     mkdir(at("folder.png"), 0700);
-    refuses("folder.png", "not a file");
+    rejects("folder.png", "not a file");
     put_png("x.png", 64, 64, 8, PNG_COLOR_TYPE_RGB, in, 192);
     size_t n = get("x.png", b, sizeof b);
     put("x.png", b, n / 2);
-    refuses("x.png", "picture: ");
+    rejects("x.png", "picture: ");
     b[n / 2] ^= 255;
     put("x.png", b, n);
-    refuses("x.png", "picture: ");
+    rejects("x.png", "picture: ");
     put_jpeg("x.jpg", 64, 64, TJPF_RGB, in);
     n = get("x.jpg", b, sizeof b);
     put("x.jpg", b, n / 2);
-    refuses("x.jpg", "Premature end");
+    rejects("x.jpg", "Premature end");
     put("x.jpg", b, 20);
-    refuses("x.jpg", "picture: ");
+    rejects("x.jpg", "picture: ");
 }
 
 static void a_huge_picture_is_refused_before_memory(void **state)
@@ -318,7 +258,7 @@ static void a_huge_picture_is_refused_before_memory(void **state)
     for (int i = 0; i < 4; i++)
         b[29 + i] = (uint8_t)(crc >> (24 - 8 * i));
     put("wide.png", b, n);
-    refuses("wide.png", "65535 x 40000 pixels");
+    rejects("wide.png", "65535 x 40000 pixels");
 }
 
 /* ---- writing ---- */
@@ -362,7 +302,7 @@ static void a_grid_reads_back(void **state)
 static int entries(void)
 {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(temp_dir);
     for (struct dirent *e; (e = readdir(d)); )
         n += e->d_name[0] != '.';
     closedir(d);
@@ -402,211 +342,6 @@ static void a_full_disk_leaves_the_old_picture(void **state)
     says("No such file");
 }
 
-/* ---- folders ---- */
-
-static void opens(const char *option, int64_t budget, DpcData **d)
-{
-    char spec[600];
-    snprintf(spec, sizeof spec, "folder:%s%s", dir, option);
-    if (dpc_data_open(spec, budget, d))
-        fail_msg("%s: %s", spec, dpc_last_error());
-}
-
-static void folder_refuses(const char *option, const char *part,
-                           const char *more)
-{
-    char spec[600];
-    DpcData *d;
-    snprintf(spec, sizeof spec, "folder:%s%s", dir, option);
-    assert_int_equal(dpc_data_open(spec, 0, &d), DPC_USER);
-    assert_null(d);
-    says(part);
-    says(more);
-    says("; ");
-}
-
-static int label(DpcData *d, int64_t sample)
-{
-    int32_t y;
-    if (dpc_data_read(d, sample, dpc_data_find(d, "label"), &y, 4))
-        fail_msg("%s", dpc_last_error());
-    return y;
-}
-
-/* Class "a" has 2 pictures, "a-b" one, "b" one below a folder. */
-static void put_classes(void)
-{
-    mkdir(at("a"), 0700);
-    mkdir(at("a-b"), 0700);
-    mkdir(at("b"), 0700);
-    mkdir(at("b/deep"), 0700);
-    put_plain("b/deep/0.PNG", 2, 2, 4, 0, 0);
-    put_plain("a-b/0.png", 2, 2, 3, 0, 0);
-    put_plain("a/1.png", 2, 2, 2, 0, 0);
-    put_plain("a/0.png", 2, 2, 1, 0, 0);
-    put("a/.hidden.png", "x", 1);
-    put("a/notes.txt", "x", 1);
-}
-
-static void folder_sorts_classes_and_names(void **state)
-{
-    (void)state;
-    put_classes();
-    DpcData *d;
-    uint8_t x[12];
-    assert_int_equal(dpc_data_open(dir, 0, &d), DPC_OK);    /* no "folder:" */
-    dpc_data_close(d);
-    opens("", 0, &d);
-    assert_int_equal(dpc_data_count(d), 4);
-    assert_int_equal(dpc_data_nfield(d), 2);
-    assert_int_equal(dpc_data_find(d, "caption"), -1);
-    static const int want[] = { 0, 0, 1, 2 };
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(dpc_data_read(d, i, 0, x, 12), DPC_OK);
-        assert_int_equal(x[0], i + 1);
-        assert_int_equal(label(d, i), want[i]);
-    }
-    dpc_data_close(d);
-}
-
-static void folder_takes_its_size_from_the_spec(void **state)
-{
-    (void)state;
-    put_classes();
-    DpcData *d;
-    opens("?size=3x5", 0, &d);
-    const DpcField *f = dpc_data_field(d, 0);
-    assert_int_equal(f->ndim, 3);
-    assert_true(f->dim[0] == 3 && f->dim[1] == 5 && f->dim[2] == 3);
-    assert_true(dpc_data_bytes(d) > 45);
-    dpc_data_close(d);
-    opens("?size=8", 0, &d);
-    assert_int_equal(dpc_field_bytes(dpc_data_field(d, 0)), 192);
-    dpc_data_close(d);
-    static const char *const bad[] = {
-        "?size=0", "?size=3x", "?size=99999", "?size=3y4", "?bits=3",
-        "?text=0", "?size=4&text=x"
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        folder_refuses(bad[i], bad[i] + 1, "wanted size=HxW");
-}
-
-static void corrupt_pictures_are_replaced_whole(void **state)
-{
-    (void)state;
-    put_classes();
-    put("a/1.png", "broken", 6);
-    put("a-b/0.png", "", 0);
-    DpcData *d, *e;
-    uint8_t x[12], y[12];
-    opens("?size=2", 2, &d);
-    opens("?size=2", 2, &e);
-    assert_int_equal(label(d, 1), 2);           /* the label first */
-    assert_int_equal(dpc_data_read(d, 1, 0, x, 12), DPC_OK);
-    assert_int_equal(x[0], 4);
-    assert_int_equal(dpc_data_bad(d), 2);
-    assert_int_equal(label(d, 1), 2);
-    assert_int_equal(dpc_data_bad(d), 2);       /* once each */
-    assert_int_equal(dpc_data_read(e, 2, 0, y, 12), DPC_OK);
-    assert_int_equal(dpc_data_read(e, 1, 0, y, 12), DPC_OK);
-    assert_memory_equal(x, y, 12);              /* in any order */
-    dpc_data_close(d);
-    dpc_data_close(e);
-}
-
-static void a_spent_budget_stops_with_the_file_and_both_values(void **state)
-{
-    (void)state;
-    put_classes();
-    put("a/1.png", "broken", 6);
-    DpcData *d;
-    uint8_t x[12];
-    opens("", 0, &d);
-    assert_int_equal(dpc_data_read(d, 0, 0, x, 12), DPC_OK);
-    assert_int_equal(dpc_data_read(d, 1, 0, x, 12), DPC_USER);
-    says("a/1.png: error: picture: neither PNG nor JPEG");
-    says("corrupt samples so far: 1, allowed: 0; repair or remove it");
-    dpc_data_close(d);
-}
-
-static void a_folder_without_a_sound_picture_is_refused(void **state)
-{
-    (void)state;
-    folder_refuses("", "0 pictures", "wanted at least 1");
-    folder_refuses("/none", "No such file", "existing folder");
-    put("a.png", "broken", 6);
-    folder_refuses("", "1 pictures, none is sound", "look");
-    DpcData *d;
-    uint8_t x[12];
-    opens("?size=2", 9, &d);
-    assert_int_equal(dpc_data_read(d, 0, 0, x, 12), DPC_USER);
-    says("all 1 samples are corrupt");
-    dpc_data_close(d);
-    unlink(at("a.png"));
-    assert_int_equal(symlink(".", at("loop")), 0);
-    folder_refuses("", "32 deep", "loop of links");
-}
-
-/* ---- captions ---- */
-
-static void captions_come_with_their_picture(void **state)
-{
-    (void)state;
-    put_classes();
-    static const char tsv[] = "a/1.png\ta caf\xc3\xa9\r\n\nb/deep/0.PNG\tbb\n";
-    static const char json[] =
-        "{\"file\": \"a/1.png\", \"caption\": \"a caf\\u00e9\"}\n"
-        "{\"text\": \"bb\", \"file_name\": \"b/deep/0.PNG\"}\n";
-    for (int i = 0; i < 2; i++) {
-        unlink(at("captions.tsv"));
-        if (i)
-            put("captions.jsonl", json, sizeof json - 1);
-        else
-            put("captions.tsv", tsv, sizeof tsv - 1);
-        DpcData *d;
-        char t[8];
-        opens("", 0, &d);
-        int f = dpc_data_find(d, "caption");
-        assert_int_equal(dpc_field_bytes(dpc_data_field(d, f)), 7);
-        assert_int_equal(dpc_data_read(d, 1, f, t, 7), DPC_OK);
-        assert_memory_equal(t, "a caf\xc3\xa9", 7);
-        assert_int_equal(dpc_data_read(d, 3, f, t, 7), DPC_OK);
-        assert_memory_equal(t, "bb\0\0\0\0\0", 7);
-        assert_int_equal(dpc_data_read(d, 0, f, t, 7), DPC_OK);
-        assert_memory_equal(t, "\0\0\0\0\0\0\0", 7);
-        dpc_data_close(d);
-        opens("?text=6", 0, &d);                /* no half characters */
-        assert_int_equal(dpc_data_read(d, 1, f, t, 6), DPC_OK);
-        assert_memory_equal(t, "a caf\0", 6);
-        dpc_data_close(d);
-    }
-}
-
-static void bad_captions_are_refused_with_their_line(void **state)
-{
-    (void)state;
-    put_classes();
-    static const struct { const char *text, *part, *more; } bad[] = {
-        { "a/1.png\tx\na/2.png\ty\n", "captions.tsv:2:",
-          "no picture \"a/2.png\"" },
-        { "a/1.png x\n", "captions.tsv:1:", "no tab" },
-        { "a/1.png\tx\na/1.png\ty\n", "captions.tsv:2:", "second text" },
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put("captions.tsv", bad[i].text, strlen(bad[i].text));
-        folder_refuses("", bad[i].part, bad[i].more);
-    }
-    put("captions.tsv", "a/1.png\tx\0y\n", 12);
-    folder_refuses("", "captions.tsv:1:", "zero byte");
-    unlink(at("captions.tsv"));
-    put("captions.jsonl", "{\"file\": 3}\n", 12);
-    folder_refuses("", "captions.jsonl:1:", "no string \"file\"");
-    put("captions.jsonl", "\n{\"file\": \n", 11);
-    folder_refuses("", "captions.jsonl:2:", "one JSON object");
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, clean)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,17 +356,6 @@ int main(void)
         CASE(a_huge_picture_is_refused_before_memory),
         CASE(a_grid_reads_back),
         CASE(a_full_disk_leaves_the_old_picture),
-        CASE(folder_sorts_classes_and_names),
-        CASE(folder_takes_its_size_from_the_spec),
-        CASE(corrupt_pictures_are_replaced_whole),
-        CASE(a_spent_budget_stops_with_the_file_and_both_values),
-        CASE(a_folder_without_a_sound_picture_is_refused),
-        CASE(captions_come_with_their_picture),
-        CASE(bad_captions_are_refused_with_their_line),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return failed;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }
