@@ -221,18 +221,30 @@ static void property(Parser *p, Line *l)
     letter(p, *key, l);
 }
 
-/* The type that the row derives where the text gives none. */
-static Type derived(Parser *p, Line *l)
+static Type derive(Parser *p, const Line *l)
 {
-    const OpInfo *o = &ops[l->op];
     const char *loc = token_loc(p);
-    if (o->leaf || l->op == OP_reshard)
-        err(loc, "%s: its type does not follow; write \": f32[...]\"",
-            o->name);
-    if (o->family == FAMILY_collective)
+    if (ops[l->op].family == FAMILY_collective)
         return coll_type(p->g, l->op, &l->attr, l->in[0], loc);
     Sig s = sig_bind(p->g, l->op, &l->attr, l->in, (int)l->nin, loc);
     return sig_type(&s, p->g, l->op, &l->attr, l->in, loc);
+}
+
+/* The type as given, or as its row derives it: where both are, one. */
+static Type type_of(Parser *p, const Line *l)
+{
+    bool follows = !ops[l->op].leaf && l->op != OP_reshard;
+    if (!follows && !l->typed)
+        token_err(p, "%s: its type does not follow; write \": f32[...]\"",
+                  ops[l->op].name);
+    if (!follows)
+        return l->type;
+    Type t = derive(p, l);
+    if (l->typed && !type_equal(&t, &l->type))
+        token_err(p, "%s: its operands give %s, the text says %s",
+                  ops[l->op].name, type_text(p->arena, &p->g->mesh, &t),
+                  type_text(p->arena, &p->g->mesh, &l->type));
+    return t;
 }
 
 static void remember(Parser *p, Ref r, const char *name)
@@ -248,7 +260,7 @@ static void node_add(Parser *p, const char *name, Line *l)
         token_err(p, "nodes come before the schedule");
     if (names_find(&p->names, g, name) != NONE)
         token_err(p, "the name \"%s\" is taken; names are unique", name);
-    Type t = l->typed ? l->type : derived(p, l);
+    Type t = type_of(p, l);
     Ref r = emit_typed(g, l->op, &l->attr, t, l->in, (int)l->nin, name,
                        l->label.loc);
     Node *n = &g->node[r], *from = &l->label;

@@ -1,0 +1,317 @@
+/* verify.c -- what holds in every graph, between any two passes.
+ *
+ * V1 to V9 are those of architecture.md, named in messages; the rest is what
+ * the structs promise.  A broken one is a bug of the pass before: die, with
+ * the node as it prints.  Types are not believed but derived anew from the
+ * op's row, so a forgotten all_reduce cannot hide. */
+#include "ir/text.h"
+
+typedef struct Check {
+    const Graph *g;
+    const char *after;
+    Arena *arena;
+    Axes time;
+    Names names;
+} Check;
+
+static _Noreturn void broken(const Check *c, Ref r, const char *what)
+{
+    const char *loc = c->g->node[r].loc;
+    die("after \"%s\": %s\n  %s: %s", c->after, what,
+        loc && *loc ? loc : "node", node_text(c->arena, c->g, r));
+}
+
+/* ---- the structs ---- */
+
+/* Before anything is printed: all that node_text reads is in range. */
+static void readable(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    if (n->op >= OP_COUNT || !n->name || !*n->name)
+        die("after \"%s\": node %u has no op or no name", c->after, r);
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= r)
+            die("after \"%s\": node \"%s\" reads a node that comes later",
+                c->after, n->name);
+    if (n->again != NONE && n->again >= c->g->n)
+        die("after \"%s\": node \"%s\": again is out of range", c->after,
+            n->name);
+    int naxis = c->g->mesh.naxis;
+    Axes none = (Axes)(0xffffu << naxis);
+    bool ok = n->type.dtype < NDTYPE && n->type.ndim >= 0
+        && n->type.ndim <= NDIM && n->type.fold <= FOLD_LSE
+        && !((type_axes(&n->type) | n->attr.axes | n->loop) & none)
+        && n->segment <= UPDATE;
+    for (int i = 0; ok && i < n->attr.nletter; i++)
+        ok = !(split_axes(n->attr.letter[i].split) & none);
+    if (!ok)
+        die("after \"%s\": node \"%s\": its type, segment or axes are out of "
+            "range", c->after, n->name);
+}
+
+static void structure(Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    const OpInfo *o = &ops[n->op];
+    if (o->arity >= 0 && n->nin != o->arity)
+        broken(c, r, "the number of operands is not the op's");
+    if (!names_add(&c->names, c->arena, c->g, r))
+        broken(c, r, "another node has this name");
+    for (int d = 0; d < n->type.ndim; d++)
+        if (n->type.dim[d] < 1)
+            broken(c, r, "a dimension is empty");
+    if (n->attr.ndata && n->attr.ndata != type_volume(&n->type))
+        broken(c, r, "data has another number of elements than the type");
+    if (n->stage < EVERY || n->kernel < -1 || n->bucket < -1 || n->stream < 0)
+        broken(c, r, "a label is out of range");
+}
+
+static void bounds(const Check *c)
+{
+    const Graph *g = c->g;
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].leaf >= g->n || g->set[i].value >= g->n)
+            die("after \"%s\": set %u is out of range", c->after, i);
+    for (uint32_t i = 0; i < g->nout; i++)
+        if (g->out[i].ref >= g->n || !g->out[i].name)
+            die("after \"%s\": result %u is out of range", c->after, i);
+}
+
+/* ---- types ---- */
+
+static void v1_axis_once(const Check *c, Ref r)
+{
+    const Type *t = &c->g->node[r].type;
+    Axes seen = t->partial;
+    for (int d = 0; d < t->ndim; d++)
+        for (Split s = t->split[d]; s; s >>= 4) {
+            Axes a = (Axes)(1u << ((s & 15) - 1));
+            if (seen & a)
+                broken(c, r, "V1: a mesh axis stands twice in the type");
+            seen |= a;
+        }
+}
+
+static Type derive(const Graph *g, const Node *n)
+{
+    if (ops[n->op].family == FAMILY_collective)
+        return coll_type(g, n->op, &n->attr, n->in[0], n->loc);
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    return sig_type(&s, g, n->op, &n->attr, n->in, n->loc);
+}
+
+/* V2, V3 and, for gathers, V4: the row gives this very type. */
+static void v2_retype(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    ErrTrap t;
+    Type want;
+    if (setjmp(t.jump))
+        broken(c, r, fmt(c->arena, "V2-V4: %s", t.text));
+    err_push(&t);
+    want = derive(c->g, n);
+    err_pop();
+    if (!type_equal(&want, &n->type))
+        broken(c, r, fmt(c->arena, "V2: its row gives %s",
+                         type_text(c->arena, &c->g->mesh, &want)));
+}
+
+/* reshard names its own type: the same tensor, lying otherwise. */
+static void reshard(const Check *c, Ref r)
+{
+    const Type *to = &c->g->node[r].type;
+    const Type *from = &c->g->node[c->g->node[r].in[0]].type;
+    bool same = to->dtype == from->dtype && to->ndim == from->ndim;
+    for (int d = 0; same && d < to->ndim; d++)
+        same = to->dim[d] == from->dim[d];
+    if (!same)
+        broken(c, r, "reshard changes dtype or sizes");
+    if (c->g->phase != PHASE_TENSOR)
+        broken(c, r, "reshard is left behind");
+}
+
+static void v5_sets(const Check *c)
+{
+    const Graph *g = c->g;
+    bool *written = alloc(c->arena, g->n + 1);
+    for (uint32_t i = 0; i < g->nset; i++) {
+        Ref leaf = g->set[i].leaf, value = g->set[i].value;
+        const Type *t = &g->node[leaf].type, *u = &g->node[value].type;
+        Op op = g->node[leaf].op;
+        if (op != OP_param && op != OP_state)
+            broken(c, leaf, "V5: only a param or a state can be set");
+        if (written[leaf])
+            broken(c, leaf, "V5: the leaf is set twice");
+        if (!type_equal(t, u))
+            broken(c, value, fmt(c->arena, "V5: is set to \"%s\", which is %s",
+                                 g->node[leaf].name,
+                                 type_text(c->arena, &g->mesh, t)));
+        if (type_axes(t) & c->time)
+            broken(c, leaf, "V5: a leaf that is set differs between turns");
+        written[leaf] = true;
+    }
+}
+
+/* ---- labels ---- */
+
+static void v6_stages(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    Family f = ops[n->op].family;
+    if (f == FAMILY_copy || f == FAMILY_collective)
+        return;
+    for (int i = 0; i < n->nin; i++) {
+        int from = c->g->node[n->in[i]].stage;
+        if (from != EVERY && from != n->stage)
+            broken(c, r, fmt(c->arena, "V6: reads \"%s\" of stage %d without "
+                             "a copy", c->g->node[n->in[i]].name, from));
+    }
+}
+
+static void v7_loops(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    Axes need = type_axes(&n->type);
+    for (int i = 0; i < n->nin; i++)
+        need |= type_axes(&c->g->node[n->in[i]].type);
+    if (need & c->time & (Axes)~n->loop)
+        broken(c, r, "V7: loop lacks a time axis of its types");
+    if (n->loop & (Axes)~c->time)
+        broken(c, r, "V7: loop names an axis that is not time");
+}
+
+static bool letters_equal(const Attr *a, const Attr *b)
+{
+    if (a->nletter != b->nletter)
+        return false;
+    for (int i = 0; i < a->nletter; i++) {
+        const Letter *l = &a->letter[i], *m = &b->letter[i];
+        if (l->c != m->c || l->size != m->size || l->split != m->split)
+            return false;
+    }
+    return true;
+}
+
+static bool text_equal(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool data_equal(const Attr *a, const Attr *b)
+{
+    return a->ndata == b->ndata
+        && (a->ndata == 0 || memcmp(a->data, b->data, (size_t)a->ndata
+                                    * sizeof *a->data) == 0);
+}
+
+static bool attr_equal(const Attr *a, const Attr *b)
+{
+#define SAME_REAL(f) a->f == b->f
+#define SAME_REALS(f) data_equal(a, b)
+#define SAME_WORD(f) text_equal(a->f, b->f)
+#define SAME_TEXT(f) true
+#define SAME_INT(f) a->f == b->f
+#define SAME_DTYPE(f) a->f == b->f
+#define SAME_AXES(f) a->f == b->f
+#define ATTR(key, field, kind) if (!(SAME_##kind(field))) return false;
+#include "ir/attrs.def"
+    return text_equal(a->sig, b->sig) && letters_equal(a, b);
+}
+
+static void v8_clones(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    if (n->again == NONE)
+        return;
+    const Node *of = &c->g->node[n->again];
+    if (of->op != n->op || !type_equal(&of->type, &n->type)
+        || !attr_equal(&of->attr, &n->attr))
+        broken(c, r, fmt(c->arena, "V8: differs from what it clones, %s",
+                         node_text(c->arena, c->g, n->again)));
+}
+
+static void v9_halos(const Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    Family f = ops[n->op].family;
+    if (f == FAMILY_conv || f == FAMILY_collective || f == FAMILY_copy)
+        return;
+    for (int i = 0; i < n->nin; i++) {
+        const Type *t = &c->g->node[n->in[i]].type;
+        for (int d = 0; d < t->ndim; d++)
+            if (t->lo[d] || t->hi[d])
+                broken(c, r, "V9: reads a halo, and is no window");
+    }
+}
+
+/* ---- the schedule ---- */
+
+static void launches(const Check *c, const Sched *s)
+{
+    for (uint32_t i = 0; i < s->nlaunch; i++) {
+        const Launch *l = &s->launch[i];
+        for (int k = 0; k < l->n; k++)
+            if (l->node[k] >= c->g->n || (k && l->node[k - 1] >= l->node[k]))
+                die("after \"%s\": launch %u: its nodes do not ascend",
+                    c->after, i);
+    }
+}
+
+static void schedule(const Check *c)
+{
+    const Sched *s = c->g->sched;
+    if (!s) {
+        if (c->g->phase == PHASE_SCHED)
+            die("after \"%s\": there is no schedule", c->after);
+        return;
+    }
+    launches(c, s);
+    for (uint32_t i = 0; i < s->nstep; i++) {
+        const Step *t = &s->step[i];
+        bool ok = t->launch < s->nlaunch && t->turn >= 0
+            && t->event < s->nevent;
+        for (uint32_t k = 0; k < t->nwait; k++)
+            ok = ok && t->wait[k] >= 0 && t->wait[k] < s->nevent;
+        if (!ok)
+            die("after \"%s\": step %u is out of range", c->after, i);
+    }
+    for (Ref r = 0; s->buf && r < c->g->n; r++) {
+        const Buf *b = &s->buf[r];
+        if (b->used && (b->root >= c->g->n || !s->buf[b->root].used
+                        || b->slots < 1 || b->size < 0 || b->born > b->dies))
+            broken(c, r, "its buffer is out of range");
+    }
+}
+
+/* ---- all ---- */
+
+static void node(Check *c, Ref r)
+{
+    const Node *n = &c->g->node[r];
+    structure(c, r);
+    v1_axis_once(c, r);
+    if (n->op == OP_reshard)
+        reshard(c, r);
+    else if (!ops[n->op].leaf)
+        v2_retype(c, r);
+    v8_clones(c, r);
+    v9_halos(c, r);
+    if (c->g->phase != PHASE_TENSOR) {
+        v6_stages(c, r);
+        v7_loops(c, r);
+    }
+}
+
+void verify(const Graph *g, const char *after)
+{
+    Check c = { .g = g, .after = after, .arena = arena_new(),
+                .time = mesh_axes(&g->mesh, TIME) };
+    for (Ref r = 0; r < g->n; r++)
+        readable(&c, r);
+    bounds(&c);
+    for (Ref r = 0; r < g->n; r++)
+        node(&c, r);
+    v5_sets(&c);
+    schedule(&c);
+    arena_free(c.arena);
+}
