@@ -26,7 +26,6 @@ enum {
 };
 
 struct DpcImager {
-    tjhandle jpeg;
     int64_t file_max, n;                  /* bytes: room, of this file */
     uint8_t *file;                        /* [file_max] */
     uint8_t *pixel;                       /* [PIXELS, 3]: decoded */
@@ -41,12 +40,11 @@ DpcStatus dpc_imager_open(int64_t file_max, DpcImager **out)
     *out = im;
     if (im) {
         im->file_max = file_max;
-        im->jpeg = tjInitDecompress();
         im->file = malloc((size_t)file_max + 1);
         im->pixel = malloc(3 * (size_t)PIXELS);
         im->row = malloc(3 * (size_t)SIDE * sizeof *im->row);
     }
-    if (im && im->jpeg && im->file && im->pixel && im->row)
+    if (im && im->file && im->pixel && im->row)
         return DPC_OK;
     dpc_imager_close(im);
     *out = NULL;
@@ -58,8 +56,6 @@ void dpc_imager_close(DpcImager *im)
 {
     if (!im)
         return;
-    if (im->jpeg)
-        tjDestroy(im->jpeg);
     free(im->file);
     free(im->pixel);
     free(im->row);
@@ -187,13 +183,13 @@ static Size jpeg_scaled(Size full, Size want)
     return best;
 }
 
-static DpcStatus jpeg_decode(DpcImager *im, const char *path, Size want,
-                             bool head, uint8_t *to, Size *is)
+static DpcStatus jpeg_with(tjhandle t, DpcImager *im, const char *path,
+                           Size want, bool head, uint8_t *to, Size *is)
 {
     int w, h, sub, space;
-    if (tjDecompressHeader3(im->jpeg, im->file, (unsigned long)im->n, &w, &h,
-                            &sub, &space))
-        return corrupt(path, tjGetErrorStr2(im->jpeg));
+    if (tjDecompressHeader3(t, im->file, (unsigned long)im->n, &w, &h, &sub,
+                            &space))
+        return corrupt(path, tjGetErrorStr2(t));
     *is = (Size){ h, w };
     if (head)
         return DPC_OK;
@@ -203,11 +199,26 @@ static DpcStatus jpeg_decode(DpcImager *im, const char *path, Size want,
     if (is->h != want.h || is->w != want.w)
         to = im->pixel;
     /* A warning, too, is damage: "premature end of file" is one. */
-    if (tjDecompress2(im->jpeg, im->file, (unsigned long)im->n, to,
-                      (int)is->w, 0, (int)is->h, TJPF_RGB,
+    if (tjDecompress2(t, im->file, (unsigned long)im->n, to, (int)is->w, 0,
+                      (int)is->h, TJPF_RGB,
                       TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS))
-        return corrupt(path, tjGetErrorStr2(im->jpeg));
+        return corrupt(path, tjGetErrorStr2(t));
     return DPC_OK;
+}
+
+/* A handle keeps tables from picture to picture: one damaged file spoils the
+ * next, and what is decoded would hang on what was read before.  So each has
+ * its own. */
+static DpcStatus jpeg_decode(DpcImager *im, const char *path, Size want,
+                             bool head, uint8_t *to, Size *is)
+{
+    tjhandle t = tjInitDecompress();
+    if (!t)
+        return dpc_fail(DPC_MEMORY, "%s: error: picture: no memory for a "
+                        "decoder", path);
+    DpcStatus s = jpeg_with(t, im, path, want, head, to, is);
+    tjDestroy(t);
+    return s;
 }
 
 static DpcStatus decode(DpcImager *im, const char *path, Size want, bool head,

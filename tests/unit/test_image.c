@@ -245,6 +245,30 @@ static void unsound_pictures_are_refused(void **state)
     rejects("x.jpg", "picture: ");
 }
 
+/* A decoder may keep tables of the file before. */
+static void a_damaged_jpeg_leaves_the_next_alone(void **state)
+{
+    (void)state;
+    enum { N = 16 };
+    static uint8_t b[1 << 12], in[3 * N * N], want[3 * N * N], x[3 * N * N];
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = (uint8_t)(i / 3);
+    put_jpeg("good.jpg", N, N, TJPF_RGB, in);
+    reads("good.jpg", N, N, want);
+    size_t n = get("good.jpg", b, sizeof b);
+    DpcImager *im;
+    assert_int_equal(dpc_imager_open(1 << 12, &im), DPC_OK);
+    for (size_t i = 2; i < n; i++) {
+        b[i] ^= 255;
+        put("bad.jpg", b, n);
+        b[i] ^= 255;
+        dpc_image_read(im, at("bad.jpg"), N, N, x);
+        assert_int_equal(dpc_image_read(im, at("good.jpg"), N, N, x), DPC_OK);
+        assert_memory_equal(x, want, sizeof x);
+    }
+    dpc_imager_close(im);
+}
+
 static void a_huge_picture_is_refused_before_memory(void **state)
 {
     (void)state;
@@ -353,6 +377,7 @@ int main(void)
         CASE(halving_is_a_weighted_mean_and_keeps_plain_colours),
         CASE(doubling_interpolates),
         CASE(unsound_pictures_are_refused),
+        CASE(a_damaged_jpeg_leaves_the_next_alone),
         CASE(a_huge_picture_is_refused_before_memory),
         CASE(a_grid_reads_back),
         CASE(a_full_disk_leaves_the_old_picture),
