@@ -50,9 +50,11 @@ typedef struct DpcColumn {
 typedef DpcStatus DpcColumnFn(const char *path, DpcColumn *);
 DpcColumnFn dpc_idx_column, dpc_npy_column;
 
+/* Opens n files, each read by the given head, as the fields of `d`.
+ * DPC_USER: they differ in the number of samples or agree in a name. */
 DpcStatus dpc_columns_open(char *const *path, int n, DpcColumnFn *,
                            DpcData *);
-int64_t dpc_stored_size(DpcStored);
+int64_t dpc_stored_size(DpcStored);       /* bytes of a number */
 
 /* The IDX files of a folder that belong to `split` ("train" or "test"), at
  * most DPC_NFIELD of them; *n = 0 when there are none.  The caller frees. */
