@@ -51,8 +51,14 @@ typedef struct Sched {
     uint32_t peak;                        /* the step at which ARENA peaks */
 } Sched;
 
-/* Group the nodes into launches by kernel label, bucket and op: sched.c. */
+/* Group the nodes into launches: those of one bucket, of one kernel, and
+ * alone.  A launch is numbered by its first node. */
 Sched *sched_new(const Graph *, Arena *);
+uint32_t launch_add(Sched *, Arena *, const Ref *node, int n);
+/* A `move` that fuse left without a kernel only reads another value's bytes
+ * in another way: never launched, no buffer. */
+bool node_is_view(const Node *);
+Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
 /* Nodes outside the launch whose value it reads, and those of it whose value
  * others read (or are set, returned, or reused in a later turn). */
 int launch_inputs(const Graph *, const Launch *, Ref *out, int max);

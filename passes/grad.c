@@ -88,6 +88,15 @@ static bool is_transpose(const Expr *e)
     return e->kind == EXPR_NAME && strcmp(e->name, "T") == 0;
 }
 
+/* A number, perhaps with a minus before it. */
+static bool is_number(const Expr *e, double *v)
+{
+    bool minus = e->kind == EXPR_NEG;
+    e = minus ? e->arg[0] : e;
+    *v = minus ? -e->num : e->num;
+    return e->kind == EXPR_NUM;
+}
+
 static Attr transposed(const Vjp *v)
 {
     const Node *n = &v->g->node[v->y];
@@ -102,13 +111,14 @@ static Ref call(Vjp *v, const Expr *e)
     Attr a = n.attr;
     Ref in[NIN];
     int nin = 0;
+    double number;
     a.sig = NULL, a.nletter = 0, a.dtype = 0;
     for (int i = 0; i < e->narg; i++)
         if (e->key && e->key[i])
             set_key(v, &a, e->key[i], e->arg[i]);
         else if (is_transpose(e->arg[i]))
             a = transposed(v);
-        else if (e->arg[i]->kind != EXPR_NUM)
+        else if (!is_number(e->arg[i], &number))
             in[nin++] = rule(v, e->arg[i], NULL);
         else
             in[nin++] = NONE;
@@ -125,8 +135,9 @@ static Ref call(Vjp *v, const Expr *e)
 static Ref rule(Vjp *v, const Expr *e, const Type *like)
 {
     const Node *n = &v->g->node[v->y];
-    if (e->kind == EXPR_NUM)
-        return emit_const(v->g, e->num, like, n->loc);
+    double number;
+    if (is_number(e, &number))
+        return emit_const(v->g, number, like, n->loc);
     if (e->kind == EXPR_CALL)
         return call(v, e);
     if (e->kind != EXPR_NAME)

@@ -11,7 +11,11 @@
 #include "passes/pass.h"
 #include <math.h>
 
-typedef struct Table { Ref *slot; uint32_t size; } Table;
+typedef struct Table {
+    Ref *slot;
+    uint32_t size;
+    bool graded;                          /* no grad node is left: stop is a */
+} Table;
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -125,7 +129,7 @@ static bool is_identity(const Node *n)
 }
 
 /* The operand that this node is equal to, or NONE. */
-static Ref same_as(const Graph *g, Ref r)
+static Ref same_as(const Graph *g, Ref r, bool graded)
 {
     const Node *n = &g->node[r];
     const Ref *in = n->in;
@@ -136,7 +140,7 @@ static Ref same_as(const Graph *g, Ref r)
     case OP_move:
         return is_identity(n) ? in[0] : NONE;
     case OP_stop:
-        return NONE;
+        return graded ? in[0] : NONE;
     case OP_cast:
         if (a->type.dtype == n->type.dtype)
             return in[0];
@@ -194,7 +198,7 @@ static void unemit(Graph *g)
 static Ref reduce(Copy *c, Ref r, Table *t)
 {
     Graph *g = c->out;
-    Ref q = copy_node(c, r), same = same_as(g, q);
+    Ref q = copy_node(c, r), same = same_as(g, q, t->graded);
     double v;
     if (same != NONE) {
         unemit(g);
@@ -220,7 +224,9 @@ static Ref reduce(Copy *c, Ref r, Table *t)
 Graph *graph_simplify(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
-    Table t = { NULL, 64 };
+    Table t = { NULL, 64, true };
+    for (Ref r = 0; r < in->n; r++)
+        t.graded &= in->node[r].op != OP_grad;
     while (t.size < 4 * in->n)
         t.size *= 2;
     t.slot = alloc(j->scratch, t.size * sizeof *t.slot);

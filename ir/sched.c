@@ -1,0 +1,133 @@
+/* sched.c -- launches: which nodes run at once, and what flows between them. */
+#include "ir/sched.h"
+
+/* Leaves hold a value before the step begins. */
+static bool launched(const Node *n)
+{
+    bool leaf = ops[n->op].leaf && n->kernel < 0;
+    return !leaf && !node_is_view(n);
+}
+
+bool node_is_view(const Node *n)
+{
+    return n->kernel < 0 && n->op == OP_move;
+}
+
+Ref view_root(const Graph *g, Ref r)
+{
+    while (node_is_view(&g->node[r]))
+        r = g->node[r].in[0];
+    return r;
+}
+
+/* What nodes of one launch share: bucket, else kernel, else nothing (-1). */
+static int key_of(const Node *n)
+{
+    return n->bucket >= 0 ? 2 * n->bucket + 1 : n->kernel >= 0 ? 2 * n->kernel
+         : -1;
+}
+
+static int max_key(const Graph *g)
+{
+    int max = -1;
+    for (Ref r = 0; r < g->n; r++)
+        if (key_of(&g->node[r]) > max)
+            max = key_of(&g->node[r]);
+    return max;
+}
+
+uint32_t launch_add(Sched *s, Arena *a, const Ref *node, int n)
+{
+    GROW(a, s->launch, s->nlaunch, s->launchcap);
+    Launch *l = &s->launch[s->nlaunch];
+    *l = (Launch){ .n = n, .scratch_at = -1 };
+    l->node = alloc(a, (size_t)(n ? n : 1) * sizeof *node);
+    for (int i = 0; node && i < n; i++)
+        l->node[i] = node[i];
+    return s->nlaunch++;
+}
+
+Sched *sched_new(const Graph *g, Arena *a)
+{
+    Sched *s = alloc(a, sizeof *s);
+    uint32_t *of = alloc(a, (g->n + 1) * sizeof *of), n = 0;
+    uint32_t *of_key = alloc(a, (size_t)(max_key(g) + 2) * sizeof *of_key);
+    int *size = alloc(a, (g->n + 1) * sizeof *size);
+
+    for (Ref r = 0; r < g->n; r++) {
+        int key = key_of(&g->node[r]);
+        if (!launched(&g->node[r]))
+            continue;
+        of[r] = key >= 0 && of_key[key] ? of_key[key] - 1 : n++;
+        if (key >= 0)
+            of_key[key] = of[r] + 1;
+        size[of[r]]++;
+    }
+    for (uint32_t l = 0; l < n; l++) {
+        launch_add(s, a, NULL, size[l]);
+        s->launch[l].n = 0;
+    }
+    for (Ref r = 0; r < g->n; r++)
+        if (launched(&g->node[r])) {
+            Launch *l = &s->launch[of[r]];
+            l->node[l->n++] = r;
+        }
+    return s;
+}
+
+static bool in_launch(const Launch *l, Ref r)
+{
+    int lo = 0, hi = l->n;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (l->node[mid] < r)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < l->n && l->node[lo] == r;
+}
+
+static int add_once(Ref *out, int n, int max, Ref r)
+{
+    for (int i = 0; i < n; i++)
+        if (out[i] == r)
+            return n;
+    if (n == max)
+        die("a launch of more than %d operands", max);
+    out[n] = r;
+    return n + 1;
+}
+
+int launch_inputs(const Graph *g, const Launch *l, Ref *out, int max)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        const Node *m = &g->node[l->node[i]];
+        for (int k = 0; k < m->nin; k++)
+            if (!in_launch(l, m->in[k]))
+                n = add_once(out, n, max, m->in[k]);
+    }
+    return n;
+}
+
+/* A node's value leaves the launch when it has more readers than inside. */
+int launch_outputs(const Graph *g, const Launch *l, const uint32_t *uses,
+                   Ref *out, int max)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        uint32_t inside = 0;
+        for (int k = 0; k < l->n; k++)
+            for (int m = 0; m < g->node[l->node[k]].nin; m++)
+                inside += g->node[l->node[k]].in[m] == l->node[i];
+        if (uses[l->node[i]] > inside)
+            n = add_once(out, n, max, l->node[i]);
+    }
+    return n;
+}
+
+int graph_turns(const Graph *g, Axes loop)
+{
+    return (int)mesh_size(&g->mesh, loop & mesh_axes(&g->mesh, TIME));
+}

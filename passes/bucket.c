@@ -1,0 +1,71 @@
+/* bucket.c -- launches that go as one.
+ *
+ * Collectives: gradients are finished in groups of some bytes, in the order
+ * in which backward makes them, so that the first group is under way while
+ * the next is computed (Li et al., PyTorch Distributed, VLDB 2020, section
+ * 3.2.3).  Only collectives of one op, dtype and axes, over ranks and not
+ * over turns, share a bucket. */
+#include "passes/pass.h"
+#include <stdlib.h>
+
+typedef struct Cand { Ref r, made; int64_t bytes; } Cand;
+
+static int by_birth(const void *a, const void *b)
+{
+    const Cand *x = a, *y = b;
+    return x->made != y->made ? (x->made > y->made) - (x->made < y->made)
+         : (x->r > y->r) - (x->r < y->r);
+}
+
+static bool over_ranks(const Graph *g, const Node *n)
+{
+    return n->op == OP_all_reduce
+        && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
+}
+
+/* Does a member of the open bucket feed r?  Then r cannot go with it.
+ * depth[r] counts the collectives on the longest way to r. */
+static int *depths(const Graph *g, Arena *a)
+{
+    int *depth = alloc(a, (g->n + 1) * sizeof *depth);
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        for (int i = 0; i < n->nin; i++)
+            if (depth[n->in[i]] > depth[r])
+                depth[r] = depth[n->in[i]];
+        depth[r] += over_ranks(g, n);
+    }
+    return depth;
+}
+
+static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
+{
+    const Node *x = &g->node[a], *y = &g->node[b];
+    return x->attr.axes == y->attr.axes && x->type.dtype == y->type.dtype
+        && x->type.fold == y->type.fold && depth[a] == depth[b]
+        && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
+}
+
+Graph *pass_bucket(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    Cand *cand = alloc(j->scratch, (in->n + 1) * sizeof *cand);
+    int *depth = depths(in, j->scratch), n = 0, bucket = -1;
+    int64_t limit = j->plan ? j->plan->bucket : 0, bytes = 0;
+
+    for (Ref r = 0; r < in->n; r++) {
+        copy_node(&c, r);
+        if (over_ranks(in, &in->node[r]))
+            cand[n++] = (Cand){ r, in->node[r].in[0],
+                                type_bytes(&in->mesh, &in->node[r].type) };
+    }
+    qsort(cand, (size_t)n, sizeof *cand, by_birth);
+    for (int i = 0; i < n; i++) {
+        bool same = i && bytes + cand[i].bytes <= limit
+            && go_together(in, depth, cand[i - 1].r, cand[i].r);
+        bucket += !same;
+        bytes = (same ? bytes : 0) + cand[i].bytes;
+        c.out->node[c.map[cand[i].r]].bucket = bucket;
+    }
+    return copy_end(&c);
+}

@@ -1,0 +1,128 @@
+/* events.c -- waits between streams, from byte ranges; the only pass that
+ * makes them.
+ *
+ * Each stream runs its steps in order.  Between streams a step must wait for
+ * the last earlier step that wrote bytes it touches, and before writing, for
+ * the last that read them.  Since a stream is a queue, waiting for one of its
+ * steps waits for all before it: a vector clock per stream tells which waits
+ * are implied already, so that none is superfluous (architecture.md C5). */
+#include "passes/pass.h"
+
+enum { NSTREAM = 2 };
+
+typedef struct Range { Space space; Ref leaf; int64_t from, to; bool write; } Range;
+typedef struct Touch { Range *range; int n; } Touch;
+
+static Range range_of(const Graph *g, Ref r, int turn, bool write)
+{
+    const Buf *b = &g->sched->buf[view_root(g, r)];
+    const Buf *root = &g->sched->buf[b->root];
+    int64_t at = root->at + b->off + turn % root->slots * root->stride;
+    Range x = { root->space, root->space == LEAVES ? b->root : NONE, at,
+                at + root->size, write };
+    return x;
+}
+
+static Touch touches(const Graph *g, const Step *q, const uint32_t *uses,
+                     Arena *a)
+{
+    const Launch *l = &g->sched->launch[q->launch];
+    int max = 16 + 16 * l->n, n;
+    Ref *x = alloc(a, (size_t)max * sizeof *x);
+    Touch t = { alloc(a, (size_t)(max + 1) * sizeof *t.range), 0 };
+    n = launch_inputs(g, l, x, max);
+    for (int i = 0; i < n; i++)
+        if (g->sched->buf[g->sched->buf[view_root(g, x[i])].root].used)
+            t.range[t.n++] = range_of(g, x[i], q->turn, false);
+    n = launch_outputs(g, l, uses, x, max);
+    for (int i = 0; i < n; i++)
+        t.range[t.n++] = range_of(g, x[i], q->turn, true);
+    if (l->scratch > 0)
+        t.range[t.n++] = (Range){ ARENA, NONE, l->scratch_at,
+                                  l->scratch_at + l->scratch, true };
+    return t;
+}
+
+static bool conflict(const Touch *a, const Touch *b)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++) {
+            const Range *x = &a->range[i], *y = &b->range[k];
+            if ((x->write || y->write) && x->space == y->space
+                && x->leaf == y->leaf && x->from < y->to && y->from < x->to)
+                return true;
+        }
+    return false;
+}
+
+typedef struct Clock { int64_t seen[NSTREAM]; } Clock;  /* step index, -1 none */
+
+static void clock_join(Clock *a, const Clock *b)
+{
+    for (int i = 0; i < NSTREAM; i++)
+        a->seen[i] = b->seen[i] > a->seen[i] ? b->seen[i] : a->seen[i];
+}
+
+static void wait_for(Sched *s, Step *q, uint32_t k, Arena *keep)
+{
+    Step *p = &s->step[k];
+    if (p->event < 0)
+        p->event = s->nevent++;
+    int *wait = alloc(keep, (q->nwait + 1) * sizeof *wait);
+    for (uint32_t i = 0; i < q->nwait; i++)
+        wait[i] = q->wait[i];
+    wait[q->nwait++] = p->event;
+    q->wait = wait;
+}
+
+/* The last step of another stream that step k must see done; -1: none. */
+static int64_t last_conflict(const Sched *s, const Touch *t, uint32_t k,
+                             int64_t seen, int stream)
+{
+    for (int64_t p = (int64_t)k - 1; p > seen; p--)
+        if (s->step[p].stream == stream && conflict(&t[p], &t[k]))
+            return p;
+    return -1;
+}
+
+static void make_waits(Sched *s, const Touch *t, Job *j)
+{
+    Clock *after = alloc(j->scratch, (s->nstep + 1) * sizeof *after);
+    Clock now[NSTREAM];
+    bool two = false;
+    memset(now, 0xff, sizeof now);
+    for (uint32_t k = 0; k < s->nstep; k++)
+        two |= s->step[k].stream != 0;
+    for (uint32_t k = 0; two && k < s->nstep; k++) {
+        Step *q = &s->step[k];
+        Clock *c = &now[q->stream];
+        for (int other = 0; other < NSTREAM; other++) {
+            int64_t p = other == q->stream ? -1
+                : last_conflict(s, t, k, c->seen[other], other);
+            if (p < 0)
+                continue;
+            wait_for(s, q, (uint32_t)p, j->keep);
+            clock_join(c, &after[p]);
+        }
+        c->seen[q->stream] = k;
+        after[k] = *c;
+    }
+}
+
+Graph *pass_events(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    for (Ref r = 0; r < in->n; r++)
+        copy_node(&c, r);
+    Graph *g = copy_end(&c);
+    Sched *s = g->sched = alloc(j->keep, sizeof *s);
+    *s = *in->sched;
+    s->step = alloc(j->keep, (s->nstep + 1) * sizeof *s->step);
+    memcpy(s->step, in->sched->step, s->nstep * sizeof *s->step);
+    uint32_t *uses = graph_uses(g, j->scratch);
+    Touch *t = alloc(j->scratch, (s->nstep + 1) * sizeof *t);
+    for (uint32_t k = 0; k < s->nstep; k++)
+        t[k] = touches(g, &s->step[k], uses, j->scratch);
+    make_waits(s, t, j);
+    return g;
+}

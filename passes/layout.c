@@ -1,0 +1,105 @@
+/* layout.c -- memory orders that the target likes.
+ *
+ * The target names an order for the results it cares about (channels last
+ * for convolutions on a CPU).  The order spreads over pointwise neighbours of
+ * the same shape, forward and back, until it meets a value that has one; a
+ * kernel reads any order through its strides, so a border costs a slower
+ * read and no copy.  Only an operand of a convolution must lie in the order
+ * asked: where it does not, a copy is made. */
+#include "passes/pass.h"
+
+static bool pointwise(const Node *n)
+{
+    bool nest = ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0;
+    return nest && strncmp(ops[n->op].sig, "...", 3) == 0;
+}
+
+/* Values that lie alike when one of them does: a pointwise node and its
+ * operands of the same sizes; slices, pads and concatenations too. */
+static bool lies_alike(const Graph *g, Ref r, Ref x)
+{
+    const Node *n = &g->node[r];
+    bool index = ops[n->op].family == FAMILY_index;
+    bool coll = ops[n->op].family == FAMILY_collective;
+    return (pointwise(n) || index || coll)
+        && g->node[x].type.ndim == n->type.ndim;
+}
+
+static bool fixed_order(const Node *n)
+{
+    return n->op == OP_input || n->op == OP_param || n->op == OP_state
+        || n->op == OP_scalar;
+}
+
+static int wish(const Graph *g, Ref r, const Job *j)
+{
+    return j->target && j->target->layout ? j->target->layout(g, r) : 0;
+}
+
+/* Seeds: the target's results, and the operands of convolutions. */
+static void seed(const Graph *g, int *order, const Job *j)
+{
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        int w = wish(g, r, j);
+        if (w && n->op != OP_conv_dw)
+            order[r] = w;
+        for (int i = 0; w && i < 2; i++)
+            if (g->node[n->in[i]].type.ndim == n->type.ndim
+                && !(i == 1 && n->op != OP_conv_dw)
+                && !fixed_order(&g->node[n->in[i]]))
+                order[n->in[i]] = w;
+    }
+}
+
+static void spread(const Graph *g, int *order)
+{
+    for (Ref r = 0; r < g->n; r++)
+        for (int i = 0; i < g->node[r].nin && !order[r]; i++)
+            if (lies_alike(g, r, g->node[r].in[i]))
+                order[r] = order[g->node[r].in[i]];
+    for (Ref r = g->n; r-- > 0;)
+        for (int i = 0; order[r] && i < g->node[r].nin; i++) {
+            Ref x = g->node[r].in[i];
+            if (lies_alike(g, r, x) && !order[x] && !fixed_order(&g->node[x]))
+                order[x] = order[r];
+        }
+}
+
+static Ref in_order(Copy *c, Ref r, int order)
+{
+    Ref q = c->map[r];
+    const Node n = c->out->node[q];
+    if (n.layout == order)
+        return q;
+    q = emit_typed(c->out, OP_copy, NULL, n.type, &q, 1, NULL, n.loc);
+    Node *m = &c->out->node[q];
+    m->segment = n.segment, m->scope = n.scope, m->stage = n.stage;
+    m->loop = n.loop, m->layout = order;
+    return q;
+}
+
+Graph *pass_layout(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    int *order = alloc(j->scratch, (in->n + 1) * sizeof *order);
+    seed(in, order, j);
+    spread(in, order);
+    for (Ref r = 0; r < in->n; r++) {
+        const Node *n = &in->node[r];
+        int w = wish(in, r, j);
+        Ref x[NIN];
+        if (!w) {
+            Ref q = copy_node(&c, r);
+            c.out->node[q].layout = order[r];
+            continue;
+        }
+        for (int i = 0; i < n->nin; i++) {
+            bool picture = i == 0 || (i == 1 && n->op == OP_conv_dw);
+            x[i] = picture ? in_order(&c, n->in[i], w) : c.map[n->in[i]];
+        }
+        Ref q = copy_node_in(&c, r, x, n->nin);
+        c.out->node[q].layout = n->op == OP_conv_dw ? 0 : w;
+    }
+    return copy_end(&c);
+}

@@ -1,0 +1,361 @@
+/* order.c -- one list of (launch, turn), by list scheduling.
+ *
+ * Of the launches whose operands are done, a collective goes first, so that
+ * it is under way while others compute; then the earliest turn, then the
+ * place in the graph, which lists backward after forward and so frees values
+ * soon.  Each rank and each communicator runs a projection of this one list:
+ * all ranks meet at their collectives in one order, and none can wait in a
+ * circle.
+ *
+ * What a step leaves behind must lie where the next step looks for it: a
+ * `set` takes effect in place when every reader of the old value came before;
+ * where not, and for results that are nobody's own, a copy is appended. */
+#include "passes/pass.h"
+
+typedef struct Inst { uint32_t launch; int turn; uint32_t waits; } Inst;
+typedef struct Edge { uint32_t to; struct Edge *next; } Edge;
+
+typedef struct Order {
+    Graph *g;
+    Sched *s;
+    Arena *scratch, *keep;
+    uint32_t *of;                         /* launch of a node, + 1 */
+    Inst *inst;                           /* (launch, turn), by launch */
+    uint32_t *first, n;                   /* first instance of a launch */
+    Edge **after;
+    uint32_t *heap, nheap;
+    uint32_t *at;                         /* step of the last turn, by launch */
+} Order;
+
+static Axes launch_loop(const Order *o, uint32_t l)
+{
+    return o->g->node[o->s->launch[l].node[0]].loop;
+}
+
+static bool communicates(const Order *o, uint32_t l)
+{
+    const Node *n = &o->g->node[o->s->launch[l].node[0]];
+    bool moves = n->op == OP_all_reduce || n->op == OP_reduce_scatter
+        || n->op == OP_all_gather || n->op == OP_all_to_all;
+    return moves && !(n->attr.axes & mesh_axes(&o->g->mesh, TIME));
+}
+
+/* Turns are numbered row-major over all time axes; an axis along which the
+ * launch does not run counts 0. */
+static void turn_coord(const Mesh *m, int turn, int *coord)
+{
+    for (int i = m->naxis; i-- > 0;) {
+        if (m->axis[i].kind != TIME)
+            continue;
+        coord[i] = turn % m->axis[i].size;
+        turn /= m->axis[i].size;
+    }
+}
+
+static int turn_of(const Mesh *m, const int *coord)
+{
+    int turn = 0;
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].kind == TIME)
+            turn = turn * m->axis[i].size + coord[i];
+    return turn;
+}
+
+static int all_turns(const Mesh *m)
+{
+    return (int)mesh_size(m, mesh_axes(m, TIME));
+}
+
+static bool runs_at(const Mesh *m, Axes loop, int turn)
+{
+    int coord[NAXIS] = {0};
+    turn_coord(m, turn, coord);
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].kind == TIME && !(loop >> i & 1) && coord[i])
+            return false;
+    return true;
+}
+
+/* The turn of the maker that a reader at `turn` needs: its own along the axes
+ * that the value has, the last along those that were folded or joined. */
+static int turn_needed(const Order *o, Ref value, Axes made, int turn)
+{
+    const Mesh *m = &o->g->mesh;
+    int coord[NAXIS] = {0};
+    Axes has = type_axes(&o->g->node[value].type);
+    turn_coord(m, turn, coord);
+    for (int i = 0; i < m->naxis; i++) {
+        if (m->axis[i].kind != TIME)
+            continue;
+        if (!(made >> i & 1))
+            coord[i] = 0;
+        else if (!(has >> i & 1))
+            coord[i] = m->axis[i].size - 1;
+    }
+    return turn_of(m, coord);
+}
+
+static uint32_t inst_find(const Order *o, uint32_t l, int turn)
+{
+    for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++)
+        if (o->inst[i].turn == turn)
+            return i;
+    die("launch %u has no turn %d", l, turn);
+}
+
+static void edge(Order *o, uint32_t from, uint32_t to)
+{
+    Edge *e = alloc(o->scratch, sizeof *e);
+    *e = (Edge){ to, o->after[from] };
+    o->after[from] = e;
+    o->inst[to].waits++;
+}
+
+static void instances(Order *o)
+{
+    const Mesh *m = &o->g->mesh;
+    int turns = all_turns(m);
+    o->first = alloc(o->scratch, (o->s->nlaunch + 2) * sizeof *o->first);
+    o->inst = alloc(o->scratch, ((size_t)o->s->nlaunch * (size_t)turns + 1)
+                    * sizeof *o->inst);
+    for (uint32_t l = 0; l < o->s->nlaunch; l++) {
+        o->first[l] = o->n;
+        for (int t = 0; t < turns; t++)
+            if (runs_at(m, launch_loop(o, l), t))
+                o->inst[o->n++] = (Inst){ l, t, 0 };
+    }
+    o->first[o->s->nlaunch] = o->n;
+    o->after = alloc(o->scratch, (o->n + 1) * sizeof *o->after);
+}
+
+static void edges_of(Order *o, uint32_t l)
+{
+    const Launch *q = &o->s->launch[l];
+    int max = 4 + 8 * q->n;
+    Ref *in = alloc(o->scratch, (size_t)max * sizeof *in);
+    int nin = launch_inputs(o->g, q, in, max);
+    for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++) {
+        if (i > o->first[l])
+            edge(o, i - 1, i);            /* turns of one launch in order */
+        for (int k = 0; k < nin; k++) {
+            Ref v = view_root(o->g, in[k]);
+            if (!o->of[v])
+                continue;
+            uint32_t p = o->of[v] - 1;
+            int t = turn_needed(o, v, launch_loop(o, p), o->inst[i].turn);
+            edge(o, inst_find(o, p, t), i);
+        }
+    }
+}
+
+static bool sooner(const Order *o, uint32_t a, uint32_t b)
+{
+    const Inst *x = &o->inst[a], *y = &o->inst[b];
+    bool cx = communicates(o, x->launch), cy = communicates(o, y->launch);
+    if (cx != cy)
+        return cx;
+    if (x->turn != y->turn)
+        return x->turn < y->turn;
+    const Launch *lx = &o->s->launch[x->launch], *ly = &o->s->launch[y->launch];
+    return lx->node[lx->n - 1] < ly->node[ly->n - 1];
+}
+
+static void heap_push(Order *o, uint32_t x)
+{
+    uint32_t k = o->nheap++;
+    for (; k && sooner(o, x, o->heap[(k - 1) / 2]); k = (k - 1) / 2)
+        o->heap[k] = o->heap[(k - 1) / 2];
+    o->heap[k] = x;
+}
+
+static uint32_t heap_pop(Order *o)
+{
+    uint32_t top = o->heap[0], x = o->heap[--o->nheap], k = 0, c;
+    while ((c = 2 * k + 1) < o->nheap) {
+        if (c + 1 < o->nheap && sooner(o, o->heap[c + 1], o->heap[c]))
+            c++;
+        if (!sooner(o, o->heap[c], x))
+            break;
+        o->heap[k] = o->heap[c];
+        k = c;
+    }
+    o->heap[k] = x;
+    return top;
+}
+
+static void append(Order *o, uint32_t launch, int turn)
+{
+    Sched *s = o->s;
+    GROW(o->keep, s->step, s->nstep, s->stepcap);
+    s->step[s->nstep++] = (Step){ .launch = launch, .turn = turn, .event = -1,
+                                  .stream = communicates(o, launch) };
+}
+
+static void list_schedule(Order *o)
+{
+    o->heap = alloc(o->scratch, (o->n + 1) * sizeof *o->heap);
+    o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
+    for (uint32_t i = 0; i < o->n; i++)
+        if (!o->inst[i].waits)
+            heap_push(o, i);
+    while (o->nheap) {
+        uint32_t i = heap_pop(o);
+        o->at[o->inst[i].launch] = o->s->nstep;
+        append(o, o->inst[i].launch, o->inst[i].turn);
+        for (Edge *e = o->after[i]; e; e = e->next)
+            if (--o->inst[e->to].waits == 0)
+                heap_push(o, e->to);
+    }
+    if (o->s->nstep != o->n)
+        die("order: %u of %u steps wait in a circle", o->n - o->s->nstep, o->n);
+}
+
+/* ---- what outlives the step ---- */
+
+static Ref append_copy(Order *o, Ref r)
+{
+    Graph *g = o->g;
+    const Node n = g->node[r];
+    Ref q = emit_typed(g, OP_copy, NULL, n.type, &r, 1, NULL, n.loc);
+    g->node[q].segment = n.segment, g->node[q].scope = n.scope;
+    g->node[q].name = fmt(g->arena, "v%u", q);
+    append(o, launch_add(o->s, o->keep, &q, 1), 0);
+    return q;
+}
+
+/* Nobody's own: a leaf's value, or a view of another's. */
+static bool borrowed(const Graph *g, Ref r)
+{
+    bool leaf = ops[g->node[r].op].leaf && g->node[r].kernel < 0;
+    return leaf || node_is_view(&g->node[r]);
+}
+
+static void own_results(Order *o)
+{
+    Graph *g = o->g;
+    for (uint32_t i = 0; i < g->nout; i++) {
+        Ref r = g->out[i].ref;
+        bool other = borrowed(g, r);
+        for (uint32_t k = 0; k < i; k++)
+            other |= g->out[k].ref == r;
+        for (uint32_t k = 0; k < g->nset; k++)
+            other |= g->set[k].value == r;
+        if (other)
+            g->out[i].ref = append_copy(o, r);
+    }
+}
+
+static bool reads_aligned(const Graph *g, const Node *n)
+{
+    bool same = ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0
+        && strncmp(ops[n->op].sig, "...", 3) == 0;
+    for (int i = 0; same && i < n->nin; i++)
+        same = g->node[n->in[i]].layout == n->layout;
+    return same;
+}
+
+/* Does every node of the value's launch read the leaf at the index that it
+ * writes?  Then the old value is read before the new one is written. */
+static bool launch_aligned(const Order *o, const Launch *l, Ref leaf)
+{
+    for (int i = 0; i < l->n; i++) {
+        const Node *n = &o->g->node[l->node[i]];
+        bool reads = false;
+        for (int k = 0; k < n->nin; k++)
+            reads |= view_root(o->g, n->in[k]) == leaf;
+        if (reads && !reads_aligned(o->g, n))
+            return false;
+    }
+    return true;
+}
+
+/* A view of the leaf is no reader by itself: its readers are met apart. */
+static bool reader_after(const Order *o, Ref r, uint32_t l, uint32_t limit)
+{
+    if (node_is_view(&o->g->node[r]))
+        return false;
+    if (r >= limit || !o->of[r])
+        return true;                      /* a copy that was appended */
+    uint32_t k = o->of[r] - 1;
+    return k != l && o->at[k] > o->at[l];
+}
+
+/* May the leaf take its new value in the bytes of the old one? */
+static bool takes_effect_in_place(const Order *o, Ref leaf, Ref value,
+                                  uint32_t limit)
+{
+    const Graph *g = o->g;
+    if (borrowed(g, value) || g->node[value].loop || g->node[value].layout)
+        return false;
+    uint32_t l = o->of[value] - 1;
+    if (!launch_aligned(o, &o->s->launch[l], leaf))
+        return false;
+    for (Ref r = 0; r < g->n; r++)
+        for (int i = 0; i < g->node[r].nin; i++)
+            if (view_root(g, g->node[r].in[i]) == leaf
+                && reader_after(o, r, l, limit))
+                return false;
+    return true;
+}
+
+static bool is_set(const Graph *g, Ref leaf)
+{
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].leaf == leaf)
+            return true;
+    return false;
+}
+
+/* Leaves that take each other's values: all are read before one is written. */
+static void settle_leaves(Order *o)
+{
+    Graph *g = o->g;
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (borrowed(g, g->set[i].value)
+            && is_set(g, view_root(g, g->set[i].value)))
+            g->set[i].value = append_copy(o, g->set[i].value);
+    uint32_t temps = g->n;
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].value < temps && g->node[g->set[i].value].op == OP_copy
+            && borrowed(g, g->node[g->set[i].value].in[0]))
+            g->set[i].value = append_copy(o, g->set[i].value);
+}
+
+static void settle(Order *o)
+{
+    Graph *g = o->g;
+    uint32_t limit = g->n;
+    own_results(o);
+    settle_leaves(o);
+    for (uint32_t i = 0; i < g->nset; i++) {
+        bool twice = false;
+        for (uint32_t k = 0; k < i; k++)
+            twice |= g->set[k].value == g->set[i].value;
+        if (borrowed(g, g->set[i].value) || twice)
+            g->set[i].value = append_copy(o, g->set[i].value);
+    }
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].value < limit
+            && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, limit))
+            g->set[i].value = append_copy(o, g->set[i].value);
+}
+
+Graph *pass_order(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    for (Ref r = 0; r < in->n; r++)
+        copy_node(&c, r);
+    Graph *g = copy_end(&c);
+    Order o = { .g = g, .scratch = j->scratch, .keep = j->keep };
+    o.s = g->sched = sched_new(g, j->keep);
+    o.of = alloc(j->scratch, (g->n + 1) * sizeof *o.of);
+    for (uint32_t l = 0; l < o.s->nlaunch; l++)
+        for (int i = 0; i < o.s->launch[l].n; i++)
+            o.of[o.s->launch[l].node[i]] = l + 1;
+    instances(&o);
+    for (uint32_t l = 0; l < o.s->nlaunch; l++)
+        edges_of(&o, l);
+    list_schedule(&o);
+    settle(&o);
+    return g;
+}
