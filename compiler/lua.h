@@ -1,0 +1,63 @@
+/* lua.h -- what the compiler asks of Lua: a model, a plan, a cluster.
+ * Nobody but compiler/lua_*.c includes Lua itself. */
+#ifndef DPC_LUA_H
+#define DPC_LUA_H
+
+#include "passes/pass.h"
+
+typedef struct ModelOptions {
+    const char *home;                     /* folder that holds dpc's models/ */
+    const char *const *define;            /* -D: "name=value" */
+    int ndefine;
+    int64_t memory;                       /* bytes Lua may hold; 0: 512 MiB */
+    double instructions;                  /* that Lua may run; 0: 2e9 */
+} ModelOptions;
+
+/* One member of a run: an entry, so many times.  `count` names the scalar
+ * that says how many; NULL: `times`. */
+typedef struct ModelRun {
+    const char *command, *entry, *count;
+    int times;
+} ModelRun;
+
+typedef struct ModelOption { const char *name, *value, *doc, *loc; } ModelOption;
+
+typedef struct Model {
+    const char *path, *name, *meta;       /* meta: JSON text */
+    Graph **entry;                        /* by name; "init" is the last */
+    int nentry;
+    ModelRun *run;                        /* by command, in order */
+    uint32_t nrun, runcap;
+    ModelOption *option;                  /* of dpc.option, as first asked */
+    uint32_t noption, optioncap;
+} Model;
+
+/* Run a model file: one graph an entry, all on one rank.  err (1) where the
+ * model is wrong: at the user's innermost line, with its text. */
+Model *model_load(const char *path, const ModelOptions *, Arena *);
+Graph *model_entry(const Model *, const char *name);      /* NULL */
+
+typedef struct PlanOptions {
+    const char *home, *file;              /* file: partitioner, or plan */
+    int ranks, micro;
+    DType compute;
+} PlanOptions;
+
+/* Run a partitioner over the leaves of all entries.  `file` is a path, or the
+ * name of one in HOME/passes/partitioners.  err where it is wrong, naming its
+ * line and the leaf. */
+Plan *plan_partition(const PlanOptions *, Graph *const *entry, int nentry,
+                     Arena *);
+/* Read what plan_print wrote: `mesh`, `leaf`, `bucket`, `compute`. */
+Plan *plan_read(const PlanOptions *, Graph *const *entry, int nentry, Arena *);
+void plan_print(const Plan *, FILE *);
+int plan_ranks(const Plan *);             /* processes that it wants */
+
+/* models/clusters/host.lua, or a path.  What the machine knows better (cores,
+ * memory) may be 0 there: then it is asked. */
+Cluster *cluster_read(const char *home, const char *file, Arena *);
+
+/* compiler/near.c: the name that `word` may have meant, or NULL. */
+const char *near_name(const char *word, const char *const *name, int n);
+
+#endif

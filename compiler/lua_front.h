@@ -1,0 +1,109 @@
+/* lua_front.h -- what the Lua files of the compiler share: one Front a model
+ * or plan that is being read. */
+#ifndef DPC_LUA_FRONT_H
+#define DPC_LUA_FRONT_H
+
+#include "compiler/lua.h"
+#include <lauxlib.h>
+#include <lualib.h>
+
+/* A file of Lua text that was run. */
+typedef struct Source {
+    const char *name, *path;              /* as messages say it; as it opens */
+    bool library;                         /* HOME/models/NAME.lua: not the
+                                             user's own line */
+} Source;
+
+/* A leaf of the unit: one for all entries that name it. */
+typedef struct UnitLeaf {
+    Op op;
+    const char *name, *loc, *scope;
+    Type type;
+    Attr attr;
+    int init;                             /* reference of its init; LUA_NOREF */
+    Graph *init_graph;                    /* that an init value belongs to */
+    Ref set;                              /* its value in "init"; NONE yet */
+    bool busy;                            /* set is being made */
+} UnitLeaf;
+
+typedef struct Front {
+    Arena *a;
+    Model *model;
+    const char *home, *dir;               /* dir: the model's folder */
+    Source *source;
+    uint32_t nsource, sourcecap;
+    /* the graph being traced */
+    Graph *g;                             /* NULL outside of an entry */
+    const char *scope, *line;             /* line: of a leaf whose init is made
+                                             outside of any Lua; NULL */
+    Ref *param;                           /* trainable ones, as created */
+    uint32_t nparam, paramcap;
+    int nodes;                            /* of all entries */
+    UnitLeaf *leaf;
+    uint32_t nleaf, leafcap;
+    int64_t nrandom;
+    const char *const *define;
+    int ndefine;
+    bool *used;                           /* a -D that some option read */
+    /* limits */
+    size_t bytes, cap;                    /* held by Lua */
+    double steps, limit;                  /* instructions run */
+    bool dead;                            /* a limit was hit: no pcall helps */
+} Front;
+
+/* ---- lua_sandbox.c, lua_string.c ---- */
+
+/* A state that can reach nothing but the whitelist; never NULL. */
+lua_State *sandbox_new(Front *);
+Front *front_of(lua_State *);
+void sandbox_strings(lua_State *);        /* env on top: string, table, pairs */
+/* Push the text's function; err where it is no Lua. */
+void sandbox_load(lua_State *, const char *name, const char *path,
+                  bool library);
+/* Call as lua_call does; err with what it raised. */
+void sandbox_call(lua_State *, int nargs, int nresults);
+int sandbox_tostring(lua_State *);        /* no addresses */
+
+/* ---- lua_error.c ---- */
+
+void error_open(lua_State *);
+const char *user_loc(lua_State *);        /* the user's innermost line */
+/* Raise at that line; the library's line, if another, becomes a note. */
+_Noreturn void fail(lua_State *, const char *, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void fail_at(lua_State *, const char *loc, const char *, ...)
+    __attribute__((format(printf, 3, 4)));
+int error_handler(lua_State *);           /* of lua_pcall */
+_Noreturn void error_throw(lua_State *);  /* what is on top becomes an err */
+/* Call fn, which may err but must not touch Lua; raises what it erred. */
+void guarded(lua_State *, void (*fn)(void *), void *);
+
+/* ---- lua_value.c ---- */
+
+void value_open(lua_State *);             /* make the metatable */
+void value_push(lua_State *, Ref);
+bool value_is(lua_State *, int i);
+Ref value_check(lua_State *, int i, const char *what);
+/* A value or number at i, as a value of that shape; `what` for messages. */
+Ref value_fit(lua_State *, int i, const Type *, const char *what);
+Ref node_new(lua_State *, Op, const Attr *, const Ref *in, int nin);
+Ref node_typed(lua_State *, Op, const Attr *, Type, const char *name);
+Graph *front_graph(lua_State *, const char *what);
+const char *type_show(lua_State *, const Type *);
+
+/* ---- lua_leaf.c ---- */
+
+void leaf_open(lua_State *);              /* the table dpc, on top */
+void leaf_entry(lua_State *);             /* forget the last entry's leaves */
+Type dims_check(lua_State *, int i, DType, const char *what);
+UnitLeaf *leaf_find(lua_State *, const char *name);       /* NULL */
+Ref leaf_node(lua_State *, const UnitLeaf *);     /* in this entry */
+/* lua_init.c: put `set LEAF = init` for every param and state into the current graph. */
+void leaf_init_all(lua_State *);
+DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
+
+/* ---- lua_json.c ---- */
+
+const char *json_text(lua_State *, int i, Arena *);
+
+#endif
