@@ -52,8 +52,13 @@ int64_t op_scratch(const Op *);
 dnnl_status_t op_ready(Op *, dnnl_engine_t);
 dnnl_status_t op_run(const Op *, dnnl_stream_t, void *const base[OP_NBASE]);
 void op_free(Op *);                       /* leaves it empty */
-/* Whether oneDNN has nothing but its plain loops for it. */
-bool op_slow(dnnl_primitive_desc_t);
+/* How oneDNN means to do it. */
+typedef enum OpWay {
+    OP_LOOPS,                             /* plain loops, a thousandth */
+    OP_GEMM,                              /* a conv as a gemm of windows */
+    OP_KERNEL                             /* a kernel made for it */
+} OpWay;
+OpWay op_way(dnnl_primitive_desc_t);
 
 /* dnnl_success if the dtype is one that oneDNN multiplies. */
 dnnl_status_t op_dtype(uint8_t dtype, dnnl_data_type_t *);
@@ -61,8 +66,8 @@ dnnl_status_t op_dtype(uint8_t dtype, dnnl_data_type_t *);
 /* Build the Op of a table row; on failure the Op is empty. */
 dnnl_status_t dot_plan(const DpcDot *, dnnl_engine_t, Op *);
 dnnl_status_t conv_plan(const DpcConv *, dnnl_engine_t, Op *);
-/* Reorders between the row-major weight and the packed one; both NULL or
- * not at will. */
+/* The reorders between the row-major weight (IN0 or OUT) and the packed one,
+ * and the bytes of the latter; on failure both are empty. */
 dnnl_status_t conv_plan_pack(const DpcConv *, dnnl_engine_t, Op *pack,
                              Op *unpack, int64_t *bytes);
 

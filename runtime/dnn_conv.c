@@ -3,11 +3,12 @@
  * x and y keep the order that the table says; the weight is left to oneDNN
  * ("any"), because its fast kernels want it blocked.  A packed weight is in
  * that order already; else it is reordered in scratch around the call.  When
- * only the plain loops take x and y as they lie, these are copied too, into
- * the order that oneDNN likes. */
+ * no good kernel takes x and y as they lie, which is the rule for channels
+ * first, these are copied too, into the order that oneDNN likes. */
 #include "runtime/dnn.h"
 
 enum { X, W, Y, NTENSOR };
+enum { VECTOR = 16 };                     /* floats, of the widest kernels */
 
 typedef struct Conv {
     const DpcConv *table;
@@ -173,15 +174,29 @@ static dnnl_status_t primitive(Conv *v, bool free_xy, dnnl_engine_t engine,
     return s;
 }
 
-/* As they lie if that is fast; else free if that is fast; else as may be. */
+/* How good a way is for this conv: 2 good, 1 usable, 0 hopeless.  A gemm of
+ * windows writes each value of x kh * kw times before it multiplies; that is
+ * right for 1x1, and where x has few channels, for a kernel would work with
+ * mostly empty vectors.  For dw it is never right: its gemms are as narrow
+ * as the channels are few. */
+static int grade(const Conv *v, OpWay way)
+{
+    const DpcConv *c = v->table;
+    bool narrow = c->c / c->groups < VECTOR && c->kind != DPC_CONV_DW;
+    if (way == OP_GEMM)
+        return c->kh * c->kw == 1 || narrow ? 2 : 1;
+    return way == OP_KERNEL ? 2 : 0;
+}
+
+/* The best grade that there is; x and y as they lie before copies. */
 static dnnl_status_t choose(Conv *v, dnnl_engine_t engine,
                             dnnl_primitive_desc_t *desc)
 {
-    for (int any_speed = 0; any_speed < 2; any_speed++)
+    for (int want = 2; want >= 0; want--)
         for (int free_xy = 0; free_xy < 2; free_xy++) {
             if (primitive(v, free_xy, engine, desc))
                 continue;
-            if (any_speed || !op_slow(*desc))
+            if (grade(v, op_way(*desc)) >= want)
                 return dnnl_success;
             dnnl_primitive_desc_destroy(*desc);
         }

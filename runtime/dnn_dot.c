@@ -4,7 +4,7 @@
  * side.  So a dot is first brought to a normal form, which changes no
  * address that is read or written:
  *
- *   batch dimensions of size 1 go; one that only a (b) has and that
+ *   batch dimensions of size 1 go; one that b (a) does not have and that
  *   continues m (n) becomes part of it; two that continue each other in all
  *   three become one; a column-major c is computed as c^T = b^T a^T.
  *
@@ -33,9 +33,14 @@ static bool joins(const Loop *out, const Loop *in)
            out->c == in->c * in->n;
 }
 
-/* Make x the one loop over x and y, if they are one. */
+/* Make x the one loop over x and y, if they are one.  A loop of 1 has no
+ * strides to speak of. */
 static bool join(Loop *x, const Loop *y)
 {
+    if (x->n == 1) {
+        *x = *y;
+        return true;
+    }
     bool inside = joins(y, x);
     if (!inside && !joins(x, y))
         return false;
@@ -211,7 +216,7 @@ static dnnl_status_t matmul(const Form *f, const Descs *d, int copies,
         return s;
     s = matmul_desc(desc, engine, v[0], v[1], v[2], attr);
     dnnl_primitive_attr_destroy(attr);
-    if (!s && !any && op_slow(*desc)) {
+    if (!s && !any && op_way(*desc) == OP_LOOPS) {
         dnnl_primitive_desc_destroy(*desc);
         return dnnl_unimplemented;
     }

@@ -102,12 +102,16 @@ int64_t op_scratch(const Op *op)
     return op->copies + op->pad;
 }
 
-bool op_slow(dnnl_primitive_desc_t desc)
+/* By the name of the implementation: "ref:any", "x64:gemm:jit", ... */
+OpWay op_way(dnnl_primitive_desc_t desc)
 {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name))
-        return true;
-    return !strncmp(name, "ref", 3);
+        return OP_LOOPS;
+    if (!strncmp(name, "ref", 3))
+        return OP_LOOPS;
+    bool gemm = !strncmp(name, "gemm", 4) || strstr(name, ":gemm");
+    return gemm ? OP_GEMM : OP_KERNEL;
 }
 
 dnnl_status_t op_ready(Op *op, dnnl_engine_t engine)

@@ -146,6 +146,9 @@ static void dots(dnnl_engine_t engine)
     d = rows(64, 196, 64), d.nbatch = 1, d.batch[0] = 128;
     d.b_batch[0] = d.c_batch[0] = 12544;
     dot("128 x (64x64x196), one a (1x1 conv, nchw)", d, engine);
+    d = rows(1, 256, 256), d.nbatch = 1, d.batch[0] = 128;
+    d.a_batch[0] = d.c_batch[0] = 256;
+    dot("128 x (1x256x256), one b: 128 rows", d, engine);
     dot("4096x1x512", rows(4096, 1, 512), engine);
     dot("1x4096x512", rows(1, 4096, 512), engine);
     d = rows(256, 256, 256), d.a_m = 512, d.a_k = 2;
