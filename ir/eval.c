@@ -97,9 +97,11 @@ static int64_t hop(const Eval *e, const Val *v, Split split, int64_t index,
     return far;
 }
 
-/* Offsets are biased by `bias` so that negative ones are CUT and ABSENT. */
-static Route route(const Eval *e, Arena *a, Ref in, const int *coord,
-                   Axes reach, const Type *want, int64_t bias)
+/* From the part at `from` to the one wanted at coord.  Offsets are biased by `bias`
+ * so that negative ones are CUT and ABSENT. */
+static Route route(const Eval *e, Arena *a, Ref in, const int *from,
+                   const int *coord, Axes reach, const Type *want,
+                   int64_t bias)
 {
     const Mesh *m = &e->g->mesh;
     const Type *have = &e->g->node[in].type;
@@ -116,7 +118,7 @@ static Route route(const Eval *e, Arena *a, Ref in, const int *coord,
             *to = CUT;
             if (at >= want->dim[d])
                 continue;
-            far = hop(e, &e->val[in], have->split[d], at / local.dim[d], coord,
+            far = hop(e, &e->val[in], have->split[d], at / local.dim[d], from,
                       reach);
             *to = far == ABSENT ? ABSENT
                 : bias + far + at % local.dim[d] * stride;
@@ -149,7 +151,7 @@ static void fetch(const Eval *e, Ref in, const int *coord, Axes fold,
     memcpy(c, coord, sizeof c);
     for (int i = 0; i < NAXIS; i++)
         c[i] = fold >> i & 1 ? 0 : c[i];
-    Route t = route(e, scratch, in, c, reach, want, bias);
+    Route t = route(e, scratch, in, c, coord, reach, want, bias);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0, bad = 0;
         for (int d = 0; d < part.ndim; d++) {
