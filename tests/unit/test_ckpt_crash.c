@@ -1,0 +1,634 @@
+/* test_ckpt_crash.c -- no crash and no failing call loses a checkpoint.
+ *
+ * The writer's calls are logged while they really happen.  Then every prefix
+ * of the log is a crash, and after it the disk holds what was fsynced plus
+ * any subset of the rest: names and their order by subsets (metadata that a
+ * file system may reorder), data of unsynced files not at all, half, as
+ * zeroes, or all.  From each such disk `auto` must load the state of the last
+ * save that reported success, or of the one under way.  That the model has
+ * teeth is a test too: with fsyncs taken out of the log it must complain.
+ * Reference: reliability.md 4.9, finding 7. */
+#define _XOPEN_SOURCE 700                 /* nftw */
+#define _DEFAULT_SOURCE
+#include "runtime/ckpt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { NEVENT = 600, NNODE = 100, NENTRY = 200, DATA = 4096, BITS = 9 };
+
+static char root[64], disk_dir[80];
+
+static int wipe_one(const char *path, const struct stat *st, int flag,
+                    struct FTW *ftw)
+{
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static void wipe(const char *dir)
+{
+    nftw(dir, wipe_one, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(mkdir(dir, 0777), 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    bool shm = !access("/dev/shm", W_OK);  /* thousands of small files */
+    snprintf(root, sizeof root, "%s/dpc-crash-XXXXXX",
+             shm ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(root))
+        return -1;
+    snprintf(disk_dir, sizeof disk_dir, "%s/replay", root);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return nftw(root, wipe_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- a unit and its states ---- */
+
+enum { NVALUE = 70 };
+static const DpcAxis axis[] = { { "a", 1, DPC_SPACE } };
+static const DpcLeaf leaf[] = {
+    { .name = "w", .loc = "m.lua:1", .kind = DPC_PARAM, .ndim = 1,
+      .dim = { NVALUE }, .bytes = 4 * NVALUE },
+    { .name = "m", .loc = "m.lua:2", .kind = DPC_STATE, .ndim = 1,
+      .dim = { NVALUE }, .at = 4 * NVALUE, .bytes = 4 * NVALUE },
+};
+static const DpcUnit unit = { .model = "m", .hash = "h", .naxis = 1,
+                              .nleaf = 2, .axis = axis, .leaf = leaf,
+                              .leaves = 8 * NVALUE };
+static const int32_t zero[1];
+static const DpcWorld world = { .size = 1, .coord = zero };
+
+static void quiet(void *arg, const char *text) { (void)arg, (void)text; }
+
+static DpcStatus save(const DpcDisk *disk, const char *dir, int64_t step,
+                      int salt, int keep)
+{
+    float leaves[2 * NVALUE];
+    DpcCkptHow how = { .disk = disk, .stage = 128, .warn = quiet };
+    DpcCkptInfo info = { .step = step, .cursor = salt };
+    DpcCkpt *c;
+    for (int i = 0; i < 2 * NVALUE; i++)
+        leaves[i] = (float)(salt * 1000 + i);
+    assert_int_equal(dpc_ckpt_open(&unit, &world, &how, &c), DPC_OK);
+    DpcStatus s = dpc_ckpt_save(c, leaves, &info, dir, keep);
+    dpc_ckpt_close(c);
+    return s;
+}
+
+/* Which state `auto` brings back; 0: none, -1: one that nobody saved. */
+static int recover(const char *dir)
+{
+    float leaves[2 * NVALUE];
+    DpcCkptHow how = { .stage = 4096, .warn = quiet };
+    DpcCkptInfo info = { 0 };
+    DpcCkpt *c;
+    char path[DPC_PATH];
+    assert_int_equal(dpc_ckpt_open(&unit, &world, &how, &c), DPC_OK);
+    DpcStatus s = dpc_ckpt_find(c, dir, "auto", path);
+    bool any = s == DPC_OK && path[0];
+    if (any)
+        s = dpc_ckpt_load(c, leaves, &info, path);
+    dpc_ckpt_close(c);
+    if (s != DPC_OK)
+        return -1;
+    int salt = any ? (int)info.cursor : 0;
+    for (int i = 0; any && i < 2 * NVALUE; i++)
+        if (leaves[i] != (float)(salt * 1000 + i))
+            return -1;
+    return salt;
+}
+
+/* ---- the log ---- */
+
+typedef enum Kind { LINK, RENAME, UNLINK, WRITE, SYNC, SYNC_DIR, DONE } Kind;
+typedef struct Event {
+    Kind kind;
+    int dir, node;                        /* inodes */
+    char from[40], to[40];                /* names in dir */
+    size_t n;
+    char data[160];
+} Event;
+static Event log_[NEVENT];
+static int nlog;
+
+typedef struct Entry { int dir, node; char name[40]; } Entry;
+typedef struct Tree { int n; Entry entry[NENTRY]; } Tree;
+static Tree live;
+static int nnode, fd_node[1024];
+static bool node_is_dir[NNODE];
+
+static int tree_find(const Tree *t, int dir, const char *name)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->entry[i].dir == dir && !strcmp(t->entry[i].name, name))
+            return i;
+    return -1;
+}
+
+static void tree_drop(Tree *t, int dir, const char *name)
+{
+    int i = tree_find(t, dir, name);
+    if (i >= 0)
+        t->entry[i] = t->entry[--t->n];
+}
+
+static void tree_link(Tree *t, int dir, const char *name, int node)
+{
+    tree_drop(t, dir, name);
+    assert_true(t->n < NENTRY);
+    Entry *e = &t->entry[t->n++];
+    e->dir = dir, e->node = node;
+    snprintf(e->name, sizeof e->name, "%s", name);
+}
+
+/* A name relation only: an inode may live without a name, as on a disk. */
+static void event_apply(Tree *t, const Event *e)
+{
+    if (e->kind == LINK)
+        tree_link(t, e->dir, e->to, e->node);
+    if (e->kind == UNLINK || e->kind == RENAME)
+        tree_drop(t, e->dir, e->from);
+    if (e->kind == RENAME)
+        tree_link(t, e->dir, e->to, e->node);
+}
+
+/* Folder and name of a path below root/log; inode 0 is that folder. */
+static int resolve(const char *path, const char **name)
+{
+    const char *rest = path + strlen(root) + strlen("/log/");
+    const char *slash = strchr(rest, '/');
+    char first[40];
+    *name = slash ? slash + 1 : rest;
+    if (!slash)
+        return 0;
+    snprintf(first, sizeof first, "%.*s", (int)(slash - rest), rest);
+    return live.entry[tree_find(&live, 0, first)].node;
+}
+
+static Event *event_add(Kind k, int dir, int node, const char *from,
+                        const char *to)
+{
+    assert_true(nlog < NEVENT);
+    Event *e = &log_[nlog++];
+    *e = (Event){ .kind = k, .dir = dir, .node = node };
+    snprintf(e->from, sizeof e->from, "%s", from);
+    snprintf(e->to, sizeof e->to, "%s", to);
+    event_apply(&live, e);
+    return e;
+}
+
+static int node_of(const char *path)
+{
+    const char *name;
+    int dir = resolve(path, &name);
+    return live.entry[tree_find(&live, dir, name)].node;
+}
+
+static int log_create(void *arg, const char *path)
+{
+    const char *name;
+    int dir = resolve(path, &name);
+    int fd = dpc_disk.create(arg, path);
+    assert_true(fd >= 0 && fd < 1024 && nnode + 1 < NNODE);
+    fd_node[fd] = ++nnode;
+    event_add(LINK, dir, nnode, "", name);
+    return fd;
+}
+
+static ssize_t log_write(void *arg, int fd, const void *p, size_t n)
+{
+    Event *e = event_add(WRITE, -1, fd_node[fd], "", "");
+    e->n = n < sizeof e->data ? n : sizeof e->data;   /* short ones are legal */
+    memcpy(e->data, p, e->n);
+    return dpc_disk.write(arg, fd, p, e->n);
+}
+
+static int log_fsync(void *arg, int fd)
+{
+    (void)arg;
+    event_add(SYNC, -1, fd_node[fd], "", "");
+    return 0;
+}
+
+static int log_fsync_dir(void *arg, const char *path)
+{
+    bool top = strlen(path) == strlen(root) + strlen("/log");
+    (void)arg;
+    event_add(SYNC_DIR, top ? 0 : node_of(path), 0, "", "");
+    return 0;
+}
+
+static int log_rename(void *arg, const char *from, const char *to)
+{
+    const char *a, *b;
+    int dir = resolve(from, &a);
+    assert_int_equal(resolve(to, &b), dir);
+    int r = dpc_disk.rename(arg, from, to);
+    if (r == 0)
+        event_add(RENAME, dir, node_of(from), a, b);
+    return r;
+}
+
+static int log_unlink(void *arg, const char *path)
+{
+    const char *name;
+    int dir = resolve(path, &name), r = dpc_disk.unlink(arg, path);
+    if (r == 0)
+        event_add(UNLINK, dir, 0, name, "");
+    return r;
+}
+
+static int log_rmdir(void *arg, const char *path)
+{
+    const char *name;
+    int dir = resolve(path, &name), node = node_of(path);
+    int r = dpc_disk.rmdir(arg, path);
+    if (r == 0)
+        event_add(UNLINK, dir, node, name, "");
+    return r;
+}
+
+static int log_mkdir(void *arg, const char *path)
+{
+    const char *name;
+    int r = dpc_disk.mkdir(arg, path);
+    if (r)
+        return r;
+    int dir = resolve(path, &name);
+    node_is_dir[++nnode] = true;
+    event_add(LINK, dir, nnode, "", name);
+    return 0;
+}
+
+static int log_close(void *arg, int fd) { return dpc_disk.close(arg, fd); }
+static int64_t log_space(void *a, const char *p) { (void)a, (void)p;
+                                                   return INT64_MAX; }
+static const DpcDisk log_disk = {
+    NULL, log_create, log_write, log_fsync, log_close, log_fsync_dir,
+    log_rename, log_unlink, log_mkdir, log_rmdir, log_space,
+};
+
+/* Four saves: a first, a second, the same step again, one that prunes. */
+static void log_make(void)
+{
+    static const int step[] = { 1, 2, 2, 3 };
+    char dir[100];
+    snprintf(dir, sizeof dir, "%s/log", root);
+    wipe(dir);
+    nlog = nnode = 0;
+    live.n = 0;
+    memset(node_is_dir, 0, sizeof node_is_dir);
+    node_is_dir[0] = true;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(save(&log_disk, dir, step[i], i + 1, i == 3), DPC_OK);
+        event_add(DONE, -1, 0, "", "");
+    }
+    assert_int_equal(recover(dir), 4);
+}
+
+/* ---- crashes ---- */
+
+typedef struct Model { bool no_sync, no_sync_dir; } Model;
+typedef struct Tally { int disks, lost, broken; } Tally;
+
+static bool covered(const Model *m, int i, int end)
+{
+    const Event *e = &log_[i];
+    for (int k = i + 1; k < end; k++) {
+        const Event *f = &log_[k];
+        if (e->kind == WRITE && f->kind == SYNC && f->node == e->node &&
+            !m->no_sync)
+            return true;
+        if (e->kind != WRITE && f->kind == SYNC_DIR && f->dir == e->dir &&
+            !m->no_sync_dir)
+            return true;
+        /* a folder whose removal lasts takes its entries along */
+        if (e->kind == UNLINK && f->kind == UNLINK && f->node == e->dir &&
+            e->dir > 0 && covered(m, k, end))
+            return true;
+    }
+    return false;
+}
+
+typedef enum Loss { ALL, NONE, HALF, ZERO, NLOSS } Loss;
+
+/* Content of a file after the crash. */
+static size_t content(const Model *m, int node, int end, Loss loss, char *out)
+{
+    size_t n = 0, keep = 0;
+    for (int i = 0; i < end; i++) {
+        if (log_[i].kind != WRITE || log_[i].node != node)
+            continue;
+        memcpy(out + n, log_[i].data, log_[i].n);
+        n += log_[i].n;
+        if (covered(m, i, end))
+            keep = n;
+        assert_true(n < DATA - 160);
+    }
+    if (loss == ZERO)
+        memset(out + keep, 0, n - keep);
+    return loss == NONE ? keep : loss == HALF ? keep + (n - keep) / 2 : n;
+}
+
+static uint64_t mix(uint64_t h, const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Writes the disk below `dir` (NULL: only hashes it). */
+static uint64_t disk_write(const Model *m, const Tree *t, int end, Loss loss,
+                           int inode, const char *dir)
+{
+    static char data[DATA];
+    uint64_t sum = 0;
+    char path[300];
+    for (int i = 0; i < t->n; i++) {
+        const Entry *e = &t->entry[i];
+        if (e->dir != inode)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", dir ? dir : "", e->name);
+        uint64_t h = mix(0xcbf29ce484222325u, e->name, strlen(e->name));
+        if (node_is_dir[e->node]) {
+            if (dir)
+                mkdir(path, 0777);
+            h ^= 31 * disk_write(m, t, end, loss, e->node, dir ? path : NULL);
+        } else {
+            size_t n = content(m, e->node, end, loss, data);
+            h = mix(h, data, n);
+            FILE *f = dir ? fopen(path, "w") : NULL;
+            if (f) {
+                fwrite(data, 1, n, f);
+                fclose(f);
+            }
+        }
+        sum += h * 0x9e3779b97f4a7c15u;   /* in any order */
+    }
+    return sum;
+}
+
+static uint64_t seen[1 << 16];
+
+static bool first_time(uint64_t h)
+{
+    size_t i = h & 0xffff;
+    for (; seen[i] && seen[i] != h; i = (i + 1) & 0xffff)
+        ;
+    bool is_new = !seen[i];
+    seen[i] = h;
+    return is_new;
+}
+
+static void disk_judge(const Model *m, const Tree *t, int end, Loss loss,
+                       int done, Tally *tally)
+{
+    uint64_t h = disk_write(m, t, end, loss, 0, NULL) * 8 + (uint64_t)done;
+    if (!first_time(h | 1ull << 63))
+        return;
+    wipe(disk_dir);
+    disk_write(m, t, end, loss, 0, disk_dir);
+    int got = recover(disk_dir);
+    tally->disks++;
+    tally->broken += got < 0;
+    tally->lost += got >= 0 && got != done && got != done + 1;
+}
+
+/* All disks that a crash after `end` events may leave. */
+static void crash(const Model *m, int end, Tally *tally)
+{
+    int open[NEVENT], nopen = 0, done = 0;
+    for (int i = 0; i < end; i++) {
+        done += log_[i].kind == DONE;
+        if (log_[i].kind <= UNLINK && !covered(m, i, end))
+            open[nopen++] = i;
+    }
+    int bits = nopen < BITS ? nopen : BITS;   /* the youngest, one by one */
+    for (int set = 0; set < 1 << bits; set++) {
+        Tree t = { 0 };
+        int k = 0;
+        for (int i = 0; i < end; i++) {
+            bool is_open = k < nopen && open[k] == i;
+            int bit = k - (nopen - bits);
+            k += is_open;
+            if (!is_open || bit < 0 || set >> bit & 1)
+                event_apply(&t, &log_[i]);
+        }
+        for (int loss = 0; loss < NLOSS; loss++)
+            disk_judge(m, &t, end, (Loss)loss, done, tally);
+    }
+}
+
+static Tally crashes(Model m)
+{
+    Tally t = { 0 };
+    memset(seen, 0, sizeof seen);
+    bool sound = !m.no_sync && !m.no_sync_dir;
+    for (int end = 0; end <= nlog && (sound || t.lost == 0); end++)
+        crash(&m, end, &t);
+    return t;
+}
+
+static void every_crash_leaves_the_old_or_the_new_state(void **state)
+{
+    (void)state;
+    log_make();
+    Tally t = crashes((Model){ 0 });
+    print_message("%d calls, %d different disks\n", nlog, t.disks);
+    assert_true(t.disks > 50);
+    assert_int_equal(t.lost, 0);
+    assert_int_equal(t.broken, 0);
+}
+
+static void without_fsync_of_files_the_model_complains(void **state)
+{
+    (void)state;
+    log_make();
+    Tally t = crashes((Model){ .no_sync = true });
+    assert_true(t.lost > 0);
+}
+
+static void without_fsync_of_folders_the_model_complains(void **state)
+{
+    (void)state;
+    log_make();
+    Tally t = crashes((Model){ .no_sync_dir = true });
+    assert_true(t.lost > 0);
+}
+
+/* ---- failing calls ---- */
+
+typedef struct Fault {
+    int at, calls, error;
+    bool forever;                         /* the disk stays full */
+    int bad_fd;                           /* its fsync has failed */
+    int64_t space;
+} Fault;
+
+static bool fails(Fault *f)
+{
+    int i = f->calls++;
+    errno = f->error;
+    return f->forever ? i >= f->at : i == f->at;
+}
+
+static int fault_create(void *f, const char *p)
+{
+    return fails(f) ? -1 : dpc_disk.create(NULL, p);
+}
+
+static ssize_t fault_write(void *f, int fd, const void *p, size_t n)
+{
+    if (fails(f))
+        return -1;
+    return dpc_disk.write(NULL, fd, p, n > 50 ? 50 : n);
+}
+
+static int fault_fsync(void *arg, int fd)
+{
+    Fault *f = arg;
+    assert_int_not_equal(f->bad_fd, fd + 1);
+    if (!fails(f))
+        return 0;
+    f->bad_fd = fd + 1;
+    return -1;
+}
+
+static int fault_close(void *arg, int fd)
+{
+    Fault *f = arg;
+    f->bad_fd = 0;
+    int r = dpc_disk.close(NULL, fd);
+    return fails(f) ? -1 : r;
+}
+
+static int fault_fsync_dir(void *f, const char *p)
+{
+    (void)p;
+    return fails(f) ? -1 : 0;
+}
+
+static int fault_rename(void *f, const char *a, const char *b)
+{
+    return fails(f) ? -1 : dpc_disk.rename(NULL, a, b);
+}
+
+static int fault_mkdir(void *f, const char *p)
+{
+    return fails(f) ? -1 : dpc_disk.mkdir(NULL, p);
+}
+
+static int plain_unlink(void *f, const char *p)
+{
+    (void)f;
+    return dpc_disk.unlink(NULL, p);
+}
+
+static int plain_rmdir(void *f, const char *p)
+{
+    (void)f;
+    return dpc_disk.rmdir(NULL, p);
+}
+
+static int64_t fault_space(void *f, const char *p)
+{
+    (void)p;
+    return ((Fault *)f)->space;
+}
+
+static DpcDisk fault_disk(Fault *f)
+{
+    return (DpcDisk){ f, fault_create, fault_write, fault_fsync, fault_close,
+                      fault_fsync_dir, fault_rename, plain_unlink,
+                      fault_mkdir, plain_rmdir, fault_space };
+}
+
+static bool has_rest(const char *dir)
+{
+    DIR *d = opendir(dir);
+    bool any = false;
+    for (struct dirent *e; d && (e = readdir(d));)
+        any |= strstr(e->d_name, "tmp-") != NULL;
+    closedir(d);
+    return any;
+}
+
+/* One failing call at each place; then the disk full from there on. */
+static void any_failing_call_spares_the_old_and_lets_go_on(void **state)
+{
+    (void)state;
+    int reached = 0;
+    for (int forever = 0; forever < 2; forever++)
+        for (int at = 0;; at++) {
+            Fault f = { .at = at, .error = forever ? ENOSPC : EIO,
+                        .forever = forever, .space = INT64_MAX };
+            DpcDisk disk = fault_disk(&f);
+            wipe(disk_dir);
+            assert_int_equal(save(NULL, disk_dir, 1, 1, 2), DPC_OK);
+            assert_int_equal(save(NULL, disk_dir, 2, 2, 2), DPC_OK);
+            DpcStatus s = save(&disk, disk_dir, at % 2 ? 3 : 2, 3, 2);
+            int got = recover(disk_dir);
+            assert_true(s == DPC_OK || s == DPC_ENV);
+            assert_true(got == 3 || (got == 2 && s != DPC_OK));
+            if (s != DPC_OK) {
+                assert_non_null(strstr(dpc_last_error(), disk_dir));
+                assert_non_null(strstr(dpc_last_error(), strerror(f.error)));
+            }
+            assert_true(!has_rest(disk_dir) || s == DPC_OK);
+            assert_int_equal(save(NULL, disk_dir, 4, 4, 2), DPC_OK);
+            assert_int_equal(recover(disk_dir), 4);
+            assert_false(has_rest(disk_dir));
+            reached = at > reached ? at : reached;
+            if (f.calls <= at)
+                break;
+        }
+    assert_true(reached > 40);
+}
+
+static void too_little_space_is_told_before_anything_is_written(void **state)
+{
+    char want[300];
+    Fault f = { .at = -1, .space = 1000 };
+    DpcDisk disk = fault_disk(&f);
+    (void)state;
+    wipe(disk_dir);
+    assert_int_equal(save(NULL, disk_dir, 1, 1, 2), DPC_OK);
+    assert_int_equal(save(&disk, disk_dir, 2, 2, 2), DPC_ENV);
+    snprintf(want, sizeof want, "%s: error: checkpoint: needs 67120 bytes, "
+             "the disk has 1000 free; older checkpoints are intact", disk_dir);
+    assert_string_equal(dpc_last_error(), want);
+    assert_int_equal(f.calls, 1);         /* the mkdir of what was there */
+    assert_int_equal(recover(disk_dir), 1);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(every_crash_leaves_the_old_or_the_new_state),
+        T(without_fsync_of_files_the_model_complains),
+        T(without_fsync_of_folders_the_model_complains),
+        T(any_failing_call_spares_the_old_and_lets_go_on),
+        T(too_little_space_is_told_before_anything_is_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
