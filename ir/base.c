@@ -179,39 +179,40 @@ void grow_(Arena *a, void **p, size_t each, uint32_t *cap, size_t want)
 
 /* ---- text ---- */
 
-char *fmt(Arena *a, const char *f, ...)
-{
-    va_list ap, again;
-    va_start(ap, f);
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, f, again);
-    va_end(again);
-    if (n < 0)
-        die("bad format \"%s\"", f);
-    char *s = alloc(a, (size_t)n + 1);
-    vsnprintf(s, (size_t)n + 1, f, ap);
-    va_end(ap);
-    return s;
-}
-
 /* Most pieces are short: first try the room that there is. */
-void str_add(Str *s, const char *f, ...)
+static void add(Str *s, const char *f, va_list ap)
 {
     enum { ROOM = 32 };
-    va_list ap, again;
-    va_start(ap, f);
+    va_list again;
     va_copy(again, ap);
     GROW(s->arena, s->p, s->n + ROOM, s->cap);
     int k = vsnprintf(s->p + s->n, s->cap - s->n, f, ap);
-    va_end(ap);
     if (k < 0)
-        die("bad format \"%s\"", f);
+        die("a text that printf cannot print");
     if ((uint32_t)k >= s->cap - s->n) {
         GROW(s->arena, s->p, s->n + (uint32_t)k, s->cap);
         vsnprintf(s->p + s->n, (size_t)k + 1, f, again);
     }
     va_end(again);
     s->n += (uint32_t)k;
+}
+
+void str_add(Str *s, const char *f, ...)
+{
+    va_list ap;
+    va_start(ap, f);
+    add(s, f, ap);
+    va_end(ap);
+}
+
+char *fmt(Arena *a, const char *f, ...)
+{
+    Str s = { .arena = a };
+    va_list ap;
+    va_start(ap, f);
+    add(&s, f, ap);
+    va_end(ap);
+    return s.p;
 }
 
 char *num_text(char out[32], double v)
