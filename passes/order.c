@@ -254,19 +254,20 @@ static bool reads_aligned(const Graph *g, const Node *n)
     return same;
 }
 
-/* Does every node of the value's launch read the leaf at the index that it
- * writes?  Then the old value is read before the new one is written. */
+/* Does the launch read the leaf, if at all, at the index that it writes?  So
+ * it is when all of its nodes are pointwise, but for numbers spread out: then
+ * the old value is read before the new one is written. */
 static bool launch_aligned(const Order *o, const Launch *l, Ref leaf)
 {
+    bool reads = false, aligned = true;
     for (int i = 0; i < l->n; i++) {
         const Node *n = &o->g->node[l->node[i]];
-        bool reads = false;
+        bool spread = n->op == OP_move && n->attr.sig[0] == '-';
+        aligned &= spread || !n->nin || reads_aligned(o->g, n);
         for (int k = 0; k < n->nin; k++)
             reads |= view_root(o->g, n->in[k]) == leaf;
-        if (reads && !reads_aligned(o->g, n))
-            return false;
     }
-    return true;
+    return !reads || aligned;
 }
 
 /* A view of the leaf is no reader by itself: its readers are met apart. */
