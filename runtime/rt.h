@@ -15,12 +15,13 @@
 /* Where a rank is, for whoever watches it; one page a node holds all. */
 typedef struct DpcMark {
     _Atomic int32_t pid;                  /* 0: has not come yet */
+    _Atomic int32_t rank;
     _Atomic int32_t state;                /* DpcMarkState */
     _Atomic uint64_t step;
     _Atomic uint32_t program;
     _Atomic uint32_t at[2];               /* step under way, a stream */
 } DpcMark;
-enum { DPC_MARK_AWAY, DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_LEFT };
+enum { DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_LEFT, DPC_MARK_FAILED };
 
 /* A program with its addresses filled in; index s is the program's step. */
 typedef struct DpcWalk {

@@ -1,0 +1,476 @@
+/* app.c -- a running binary: what its commands share.
+ *
+ * Until the ranks have agreed that all of them are ready, a failure is told
+ * once and all leave in peace.  Afterwards a rank that fails says why and
+ * takes the others along: they could only wait for it. */
+#include "runtime/app.h"
+#include "runtime/caption.h"
+#include "runtime/fold.h"
+#include "runtime/launch.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const double mib = 1048576;
+
+bool dpc_app_first(const DpcApp *a)
+{
+    return a->comm->rank == 0;
+}
+
+void dpc_app_note(DpcApp *a, const char *f, ...)
+{
+    va_list ap;
+    if (!dpc_app_first(a) || a->opt.quiet)
+        return;
+    dpc_metrics_newline(&a->metrics);
+    va_start(ap, f);
+    vfprintf(stderr, f, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+/* ---- the world ---- */
+
+static int64_t ranks_of(const DpcUnit *u)
+{
+    int64_t n = 1;
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (u->axis[i].kind == DPC_SPACE)
+            n *= u->axis[i].size;
+    return n;
+}
+
+static DpcStatus world_open(DpcApp *a)
+{
+    if (ranks_of(a->unit) == 1 && dpc_launch_detect().size == 1)
+        return dpc_single_open(&a->comm);
+    return dpc_mpi_open(&a->comm);
+}
+
+static void threads_set(DpcApp *a)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    int n = text ? atoi(text) : 0;
+    a->rt->threads = n > 0 ? n
+        : dpc_launch_threads(dpc_launch_cores(), a->comm->local_size);
+}
+
+static void world_tell(DpcApp *a)
+{
+    char text[64];
+    int32_t size = a->comm->size, local = a->comm->local_size;
+    int64_t sum = 0;
+    for (int i = 0; i < DPC_NSPACE; i++)
+        sum += a->rt->bytes[i];
+    dpc_launch_text(text, sizeof text, size, (size + local - 1) / local);
+    dpc_app_note(a, "%s, %d thread%s each", text, a->rt->threads,
+                 a->rt->threads == 1 ? "" : "s");
+    dpc_app_note(a, "memory  params and states %.1f + arena %.1f + io %.1f = "
+        "%.1f MiB a rank, as planned", (double)a->rt->bytes[DPC_LEAVES] / mib,
+        (double)a->rt->bytes[DPC_ARENA] / mib,
+        (double)a->rt->bytes[DPC_IO] / mib, (double)sum / mib);
+}
+
+/* Every rank's status becomes the worst of all; the text of one that did not
+ * fail itself is empty. */
+static DpcStatus agree(DpcApp *a, DpcStatus mine)
+{
+    int32_t worst = (int32_t)mine;
+    DpcStatus s = dpc_rt_vote(a->rt, &worst);
+    if (mine || s)
+        return mine ? mine : s;
+    return worst ? dpc_fail((DpcStatus)worst, "%s", "") : DPC_OK;
+}
+
+/* ---- what the command needs ---- */
+
+static DpcStatus data_open(DpcApp *a)
+{
+    const DpcOptions *o = &a->opt;
+    int64_t budget = o->bad_data < 0 ? 100 : o->bad_data;
+    DpcStatus s = o->data ? dpc_data_open(o->data, budget, &a->data) : DPC_OK;
+    if (!s && o->val_data)
+        s = dpc_data_open(o->val_data, budget, &a->val);
+    return s;
+}
+
+static DpcStatus input_add(DpcApp *a, const char *arg)
+{
+    const char *path = strchr(arg, '=');
+    for (uint32_t i = 0; path && i < a->unit->nleaf; i++) {
+        const DpcLeaf *l = &a->unit->leaf[i];
+        size_t n = (size_t)(path - arg);
+        if (l->kind == DPC_INPUT && strlen(l->name) == n &&
+            !memcmp(l->name, arg, n))
+            return dpc_given_read(l->name, path + 1, &a->given[a->ngiven++]);
+    }
+    return dpc_fail(DPC_USER, "%s: error: '--input %s': wanted NAME=FILE.npy "
+        "with an input of the model; see %s info", a->opt.program, arg,
+        a->opt.program);
+}
+
+static DpcStatus given_open(DpcApp *a)
+{
+    DpcStatus s = DPC_OK;
+    for (int i = 0; !s && i < a->opt.input.n; i++)
+        s = input_add(a, a->opt.input.at[i]);
+    if (!s && a->opt.caption.n)
+        s = dpc_caption_given(a->unit, &a->opt.caption,
+                              &a->given[a->ngiven++]);
+    return s;
+}
+
+/* meta {"range": [low, high]} of pictures; 0 to 1 without. */
+static void range_read(DpcApp *a)
+{
+    json_t *meta = a->unit->meta ? json_loads(a->unit->meta, 0, NULL) : NULL;
+    json_t *r = json_object_get(meta, "range");
+    a->low = 0;
+    a->high = 1;
+    if (json_array_size(r) == 2) {
+        a->low = json_number_value(json_array_get(r, 0));
+        a->high = json_number_value(json_array_get(r, 1));
+    }
+    json_decref(meta);
+}
+
+static DpcStatus folder_make(const char *path)
+{
+    char part[DPC_PATH];
+    DpcStatus s = dpc_path(part, "%s", path);
+    for (char *p = part + 1; !s; p++) {
+        if (*p && *p != '/')
+            continue;
+        char was = *p;
+        *p = 0;
+        if (mkdir(part, 0777) && errno != EEXIST)
+            s = dpc_fail(DPC_ENV, "%s: error: --out: %s", part,
+                         strerror(errno));
+        *p = was;
+        if (!was)
+            break;
+    }
+    return s;
+}
+
+/* OUT/ckpt is made by rank 0; ranks find it there after the next vote. */
+static DpcStatus out_open(DpcApp *a)
+{
+    if (!a->opt.out)
+        return DPC_OK;
+    DpcStatus s = dpc_path(a->folder, "%s/ckpt", a->opt.out);
+    return s || !dpc_app_first(a) ? s : folder_make(a->folder);
+}
+
+static DpcStatus metrics_open(DpcApp *a)
+{
+    char path[DPC_PATH];
+    int64_t planned = 0;
+    const DpcOptions *o = &a->opt;
+    bool train = !strcmp(o->command, "train");
+    if (!dpc_app_first(a))
+        return DPC_OK;
+    DpcStatus s = dpc_path(path, "%s/metrics.jsonl", o->out ? o->out : ".");
+    for (int i = 0; i < DPC_NSPACE; i++)
+        planned += a->rt->bytes[i];
+    if (s)
+        return s;
+    const char *file = o->metrics ? o->metrics : o->out ? path : NULL;
+    return dpc_metrics_open(train ? file : NULL, o->quiet,
+                            o->log_every < 0 ? 10 : o->log_every, planned,
+                            a->memory_before, &a->metrics);
+}
+
+/* ---- checkpoints ---- */
+
+typedef struct Gather { const void *mine; size_t n; void *all; } Gather;
+
+static DpcStatus gather_call(DpcComm *c, void *arg)
+{
+    Gather *g = arg;
+    DpcWire w = {.dtype = DPC_U8, .count = (int64_t)g->n, .in = g->mine,
+                 .out = g->all};
+    return c->ops->all_gather(c, &w);
+}
+
+static DpcStatus gather(void *arg, const void *mine, size_t n, void *all)
+{
+    Gather g = {mine, n, all};
+    return dpc_rt_call(arg, gather_call, &g);
+}
+
+static DpcStatus ckpt_open(DpcApp *a)
+{
+    DpcWorld world = {a->comm->rank, a->comm->size, a->rt->coord,
+                      a->comm->size > 1 ? gather : NULL, a->rt};
+    DpcCkptHow how = {0};
+    return dpc_ckpt_open(a->unit, &world, &how, &a->ckpt);
+}
+
+/* Tells data sets apart by their fields and size. */
+static uint64_t fingerprint(const DpcData *d)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    if (!d)
+        return 0;
+    for (int i = 0; i < dpc_data_nfield(d); i++) {
+        const DpcField *f = dpc_data_field(d, i);
+        for (const char *p = f->name; *p; p++)
+            h = (h ^ (unsigned char)*p) * 0x100000001b3;
+        h = (h ^ (uint64_t)dpc_field_bytes(f)) * 0x100000001b3;
+    }
+    return (h ^ (uint64_t)dpc_data_count(d)) * 0x100000001b3;
+}
+
+DpcStatus dpc_app_save(DpcApp *a, bool best)
+{
+    DpcCkptInfo info = {.step = a->step, .cursor = a->cursor,
+                        .seed = a->rt->seed, .data = fingerprint(a->data),
+                        .scalar = a->opt.scalar, .best = best};
+    int keep = a->opt.keep < 0 ? 3 : (int)a->opt.keep;
+    DpcStatus s = dpc_ckpt_save(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+                                a->folder, keep);
+    if (!s && dpc_app_first(a))
+        s = dpc_metrics_event(&a->metrics, best ? "best" : "save", a->step,
+                              NULL);
+    return s;
+}
+
+/* What the command line gave stays; the rest is as it was. */
+static void scalars_restore(DpcApp *a, const double *was)
+{
+    for (uint32_t i = 0; i < a->unit->nleaf; i++) {
+        const DpcLeaf *l = &a->unit->leaf[i];
+        if (l->kind != DPC_SCALAR || a->opt.given[i])
+            continue;
+        a->opt.scalar[i] = was[i];
+        if (!strcmp(l->name, "steps"))
+            a->opt.steps = (int64_t)was[i];
+    }
+}
+
+static DpcStatus resume_from(DpcApp *a, const char *path)
+{
+    double *was = calloc(a->unit->nleaf + 1, sizeof *was);
+    DpcCkptInfo info = {.scalar = was};
+    if (!was)
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory", a->opt.program);
+    memcpy(was, a->opt.scalar, a->unit->nleaf * sizeof *was);
+    DpcStatus s = dpc_ckpt_load(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+                                path);
+    if (!s) {
+        a->step = info.step;
+        a->cursor = info.cursor;
+        a->resumed = true;
+        if (a->opt.seed < 0)
+            a->rt->seed = info.seed;
+        scalars_restore(a, was);
+        dpc_app_note(a, "resume  %s, step %lld", path, (long long)info.step);
+        if (a->data && info.data && info.data != fingerprint(a->data))
+            dpc_app_note(a, "note: '%s' is not the data it was trained on",
+                         a->opt.data);
+    }
+    free(was);
+    return s;
+}
+
+/* [HERE[:THERE]=]PATH[:ema]: params HERE... from tensors THERE... */
+static DpcStatus init_from(DpcApp *a, const char *arg)
+{
+    char text[DPC_PATH];
+    int n;
+    DpcStatus s = dpc_path(text, "%s", arg);
+    if (s)
+        return s;
+    size_t len = strlen(text);
+    bool ema = len > 4 && !strcmp(text + len - 4, ":ema");
+    if (ema)
+        text[len - 4] = 0;
+    char *path = strchr(text, '='), *there = NULL;
+    const char *here = path ? text : "";
+    if (path) {
+        *path++ = 0;
+        if ((there = strchr(text, ':')))
+            *there++ = 0;
+    }
+    s = dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES],
+                           path ? path : text, here, there ? there : "", ema,
+                           &n);
+    if (!s)
+        dpc_app_note(a, "weights %s: %d tensors", path ? path : text, n);
+    return s;
+}
+
+/* The entries that `train` runs before its loop. */
+static DpcStatus init_run(DpcApp *a)
+{
+    const DpcUnit *u = a->unit;
+    uint32_t last = 0, program;
+    DpcStatus s = DPC_OK;
+    for (uint32_t i = 0; i < u->nrun; i++)
+        if (!strcmp(u->run[i].command, "train"))
+            last = i;
+    for (uint32_t i = 0; !s && i < last; i++) {
+        int64_t times;
+        if (strcmp(u->run[i].command, "train"))
+            continue;
+        s = dpc_app_entry(a, u->run[i].entry, &program);
+        if (!s)
+            s = dpc_app_times(a, &u->run[i], &times);
+        for (int64_t k = 0; !s && k < times; k++)
+            s = dpc_app_run(a, program, k);
+    }
+    return s;
+}
+
+/* The checkpoint to start from; "" when there is none. */
+static DpcStatus resume_find(DpcApp *a, char path[DPC_PATH])
+{
+    const char *which = a->opt.resume ? a->opt.resume : "auto";
+    path[0] = 0;
+    if (!strcmp(which, "none") || (!a->folder[0] && !strcmp(which, "auto")))
+        return DPC_OK;
+    return dpc_ckpt_find(a->ckpt, a->folder, which, path);
+}
+
+DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
+{
+    char path[DPC_PATH];
+    DpcStatus s = resume_find(a, path);
+    bool asked = a->opt.resume && !strcmp(a->opt.resume, "none");
+    if (s)
+        return s;
+    if (path[0])
+        return resume_from(a, path);
+    if (!fresh_ok && !asked && !a->opt.init_from.n && a->unit->leaves)
+        return dpc_fail(DPC_USER, "%s: error: '%s' needs parameters; give "
+            "--out DIR of a run, --resume PATH or --init-from PATH",
+            a->opt.program, a->opt.command);
+    s = init_run(a);
+    for (int i = 0; !s && i < a->opt.init_from.n; i++)
+        s = init_from(a, a->opt.init_from.at[i]);
+    return s;
+}
+
+/* ---- runs ---- */
+
+DpcStatus dpc_app_entry(const DpcApp *a, const char *entry, uint32_t *program)
+{
+    int32_t i = dpc_rt_entry(a->unit, entry);
+    *program = (uint32_t)i;
+    return i >= 0 ? DPC_OK
+        : dpc_fail(DPC_USER, "%s: error: the model has no entry '%s'",
+                   a->unit->model, entry);
+}
+
+DpcStatus dpc_app_times(const DpcApp *a, const DpcRun *r, int64_t *times)
+{
+    int32_t leaf = r->count ? dpc_rt_find(a->unit, r->count) : -1;
+    *times = leaf >= 0 ? (int64_t)a->opt.scalar[leaf] : r->times;
+    return !r->count || leaf >= 0 ? DPC_OK
+        : dpc_fail(DPC_BUG, "%s: internal error: no scalar '%s'",
+                   a->unit->model, r->count);
+}
+
+static void scalar_put(void *to, DpcDtype t, double v)
+{
+    if (t == DPC_I32)
+        *(int32_t *)to = (int32_t)(int64_t)v;
+    else if (t == DPC_BF16)
+        *(uint16_t *)to = dpc_bf16_round((float)v);
+    else
+        *(float *)to = (float)v;
+}
+
+static double scalar_value(const DpcApp *a, uint32_t leaf, int64_t step)
+{
+    const char *name = a->unit->leaf[leaf].name;
+    if (!strcmp(name, "step"))
+        return (double)step;
+    if (!strcmp(name, "seed"))
+        return (double)a->rt->seed;
+    return a->opt.scalar[leaf];
+}
+
+DpcStatus dpc_app_run(DpcApp *a, uint32_t program, int64_t step)
+{
+    const DpcProgram *p = &a->unit->program[program];
+    for (uint32_t i = 0; i < p->nport; i++) {
+        const DpcLeaf *l = &a->unit->leaf[p->port[i].leaf];
+        int32_t slots = p->buf[p->port[i].buf].slots;
+        if (l->kind != DPC_SCALAR)
+            continue;
+        double v = scalar_value(a, p->port[i].leaf, step);
+        for (int32_t k = 0; k < (slots ? slots : 1); k++)
+            scalar_put(dpc_rt_port(a->rt, program, l->name, k), l->dtype, v);
+    }
+    a->busy = true;
+    return dpc_rt_run(a->rt, program, (uint64_t)step);
+}
+
+/* ---- opening ---- */
+
+static void seed_set(DpcApp *a)
+{
+    int32_t leaf = dpc_rt_find(a->unit, "seed");
+    if (a->opt.seed >= 0)
+        a->rt->seed = (uint64_t)a->opt.seed;
+    else if (leaf >= 0)
+        a->rt->seed = (uint64_t)(int64_t)a->unit->leaf[leaf].value;
+}
+
+static DpcStatus needs_open(DpcApp *a)
+{
+    DpcStatus s = out_open(a);
+    if (!s)
+        s = data_open(a);
+    if (!s)
+        s = given_open(a);
+    if (!s)
+        s = metrics_open(a);
+    return s;
+}
+
+DpcStatus dpc_app_open(DpcApp *a, const DpcUnit *u)
+{
+    a->unit = u;
+    a->metrics.fd = -1;
+    a->memory_before = dpc_memory_peak();
+    DpcStatus s = world_open(a);
+    if (!s)
+        s = dpc_rt_open(u, a->comm, &a->rt);
+    if (s)
+        return s;
+    threads_set(a);
+    seed_set(a);
+    range_read(a);
+    s = dpc_watch_open(a->rt, a->opt.timeout < 0 ? 600
+                                                 : (double)a->opt.timeout,
+                       &a->watch);
+    if (s)
+        return s;
+    world_tell(a);
+    s = agree(a, needs_open(a));
+    return s ? s : ckpt_open(a);
+}
+
+void dpc_app_close(DpcApp *a)
+{
+    for (int i = 0; i < a->ngiven; i++)
+        free(a->given[i].row);
+    dpc_data_close(a->data);
+    dpc_data_close(a->val);
+    dpc_metrics_close(&a->metrics);
+    if (a->ckpt)
+        dpc_ckpt_close(a->ckpt);
+    dpc_watch_close(a->watch);
+    dpc_rt_close(a->rt);
+    if (a->comm)
+        a->comm->ops->close(a->comm);
+}

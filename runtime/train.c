@@ -1,0 +1,274 @@
+/* train.c -- the loop of training.
+ *
+ * A step is: inputs, scalars, run, look at the outputs.  Whether to stop is
+ * agreed by a vote of all ranks at each boundary, because a signal comes to
+ * them at different times.  Metrics are outputs of the whole mesh, so all
+ * ranks see the same numbers and decide alike without talking. */
+#include "runtime/app.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SKIPS_IN_A_ROW = 10 };
+
+typedef struct Train {
+    DpcApp *app;
+    uint32_t program;
+    DpcFeed *feed;
+    DpcValues values;
+    int loss, finite;                     /* of values; -1: none */
+    int32_t lr;                           /* leaf; -1: none */
+    int64_t skipped, in_a_row;
+    bool skip;                            /* policy */
+    double best;
+    const char *best_name;
+    bool best_is_max;
+    int64_t saved;                        /* step of the last checkpoint */
+    bool stop;
+} Train;
+
+/* ---- not a number ---- */
+
+static bool step_is_finite(const Train *t)
+{
+    if (t->finite >= 0 && t->values.value[t->finite] == 0)
+        return false;
+    return t->loss < 0 || isfinite(t->values.value[t->loss]);
+}
+
+/* Finds the op and says so; nothing is saved. */
+static DpcStatus stop_not_finite(Train *t)
+{
+    char text[768];
+    DpcStatus s = dpc_rt_hunt(t->app->rt, t->program,
+                              (uint64_t)t->app->step, text, sizeof text);
+    if (s)
+        return s;
+    if (text[0])
+        fprintf(stderr, "\nnote: %s\n", text);
+    return dpc_fail(DPC_NUMERICS, "%s: error: step %lld is not finite; "
+        "nothing was saved; lower the rate, or go on from a checkpoint with "
+        "--nan skip", t->app->unit->model, (long long)t->app->step);
+}
+
+static DpcStatus look(Train *t)
+{
+    dpc_values_read(&t->values);
+    if (step_is_finite(t)) {
+        t->in_a_row = 0;
+        return DPC_OK;
+    }
+    t->skipped++;
+    if (!t->skip || ++t->in_a_row >= SKIPS_IN_A_ROW)
+        return stop_not_finite(t);
+    return DPC_OK;
+}
+
+/* ---- one step ---- */
+
+static DpcStatus report(Train *t, double begin, double data_wait)
+{
+    DpcApp *a = t->app;
+    if (!dpc_app_first(a))
+        return DPC_OK;
+    DpcReport r = {
+        .step = a->step, .steps = a->opt.steps, .values = &t->values,
+        .lr = t->lr < 0 ? NAN : a->opt.scalar[t->lr],
+        .seconds = dpc_now() - begin, .data_wait = data_wait,
+        .times = a->rt->times, .skipped = t->skipped,
+        .samples = a->unit->program[t->program].batch};
+    return dpc_metrics_step(&a->metrics, &r);
+}
+
+static DpcStatus step(Train *t)
+{
+    DpcApp *a = t->app;
+    double begin = dpc_now(), data_wait = 0;
+    a->rt->times = (DpcTimes){0};
+    DpcStatus s = dpc_feed_next(t->feed, &data_wait);
+    if (!s)
+        s = dpc_app_run(a, t->program, a->step);
+    if (!s)
+        s = look(t);
+    if (s)
+        return s;
+    a->step++;
+    a->cursor += a->unit->program[t->program].batch;
+    return report(t, begin, data_wait);
+}
+
+/* ---- between steps ---- */
+
+static bool due(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+static DpcStatus save(Train *t, bool best)
+{
+    DpcApp *a = t->app;
+    if (!a->folder[0] || t->saved == a->step)
+        return DPC_OK;
+    DpcStatus s = dpc_app_save(a, best);
+    if (!s)
+        t->saved = a->step;
+    return s;
+}
+
+static void evaluation_tell(Train *t, const DpcValues *v)
+{
+    char text[512];
+    size_t n = 0;
+    for (int i = 0; i < v->n && n < sizeof text; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "  %s %.4g",
+                              v->name[i], v->value[i]);
+    dpc_app_note(t->app, "eval  step %lld%s", (long long)t->app->step,
+                 n ? text : "");
+}
+
+static DpcStatus evaluate(Train *t)
+{
+    DpcValues v;
+    DpcApp *a = t->app;
+    DpcStatus s = dpc_app_eval(a, &v);
+    if (s)
+        return s;
+    evaluation_tell(t, &v);
+    if (dpc_app_first(a))
+        s = dpc_metrics_event(&a->metrics, "eval", a->step, &v);
+    int i = dpc_values_find(&v, t->best_name);
+    if (s || i < 0 || !isfinite(v.value[i]))
+        return s;
+    double sign = t->best_is_max ? -1 : 1;
+    if (sign * v.value[i] >= t->best)
+        return DPC_OK;
+    t->best = sign * v.value[i];
+    return save(t, true);
+}
+
+static DpcStatus picture(DpcApp *a)
+{
+    char path[DPC_PATH];
+    if (!a->opt.out)
+        return DPC_OK;
+    DpcStatus s = dpc_path(path, "%s/samples", a->opt.out);
+    if (s)
+        return s;
+    if (dpc_app_first(a))
+        mkdir(path, 0777);
+    s = dpc_path(path, "%s/samples/step-%08lld.png", a->opt.out,
+                 (long long)a->step);
+    return s ? s : dpc_app_rows(a, "sample", path);
+}
+
+static DpcStatus between(Train *t)
+{
+    DpcApp *a = t->app;
+    int32_t stop = dpc_watch_stop();
+    DpcStatus s = dpc_rt_vote(a->rt, &stop);
+    t->stop = stop;
+    if (!s && due(a->opt.eval_every, a->step))
+        s = evaluate(t);
+    if (!s && due(a->opt.sample_every, a->step))
+        s = picture(a);
+    if (!s && (t->stop || due(a->opt.save_every, a->step)))
+        s = save(t, false);
+    return s;
+}
+
+/* ---- the run ---- */
+
+static DpcStatus policy(Train *t)
+{
+    const DpcOptions *o = &t->app->opt;
+    t->skip = t->finite >= 0;
+    if (o->nan && strcmp(o->nan, "skip") && strcmp(o->nan, "stop"))
+        return dpc_fail(DPC_USAGE, "%s: error: '--nan %s': wanted skip or "
+                        "stop", o->program, o->nan);
+    if (o->nan)
+        t->skip = !strcmp(o->nan, "skip");
+    return DPC_OK;
+}
+
+static void best_of(Train *t, char name[64])
+{
+    const char *text = t->app->opt.best_metric;
+    snprintf(name, 64, "%s", text ? text : "loss");
+    char *colon = strchr(name, ':');
+    t->best_is_max = colon && !strcmp(colon, ":max");
+    if (colon)
+        *colon = 0;
+    t->best_name = name;
+    t->best = INFINITY;
+}
+
+/* The last row of `train` is the loop. */
+static DpcStatus loop_row(const DpcApp *a, uint32_t *program)
+{
+    const char *entry = NULL;
+    for (uint32_t i = 0; i < a->unit->nrun; i++)
+        if (!strcmp(a->unit->run[i].command, "train"))
+            entry = a->unit->run[i].entry;
+    return dpc_app_entry(a, entry ? entry : "train", program);
+}
+
+static DpcStatus train_open(Train *t, DpcApp *a)
+{
+    *t = (Train){.app = a, .saved = -1};
+    DpcStatus s = loop_row(a, &t->program);
+    if (!s)
+        s = dpc_app_state(a, true);
+    if (s)
+        return s;
+    if (a->opt.steps < 0)
+        return dpc_fail(DPC_USAGE, "%s: error: how many steps? give --steps",
+                        a->opt.program);
+    DpcFeedHow how = {.data = a->data, .spec = a->opt.data,
+        .seed = a->rt->seed, .start = a->opt.overfit ? 0 : a->step,
+        .given = a->given, .ngiven = a->ngiven, .once = a->opt.overfit};
+    if ((s = dpc_feed_open(a->rt, t->program, &how, &t->feed)))
+        return s;
+    dpc_values_bind(a->rt, t->program, &t->values);
+    t->loss = dpc_values_find(&t->values, "loss");
+    t->finite = dpc_values_find(&t->values, "finite");
+    t->lr = dpc_rt_find(a->unit, "lr");
+    if (a->resumed)
+        t->saved = a->step;
+    return policy(t);
+}
+
+static void farewell(Train *t)
+{
+    DpcApp *a = t->app;
+    if (t->stop && a->folder[0] && a->step < a->opt.steps)
+        dpc_app_note(a, "stopped at step %lld, saved in %s; go on with "
+                     "--resume auto", (long long)a->step, a->folder);
+    else if (t->stop && a->step < a->opt.steps)
+        dpc_app_note(a, "stopped at step %lld; nothing was saved, for want "
+                     "of --out", (long long)a->step);
+}
+
+DpcStatus dpc_app_train(DpcApp *a)
+{
+    Train t;
+    char best[64];
+    DpcStatus s = train_open(&t, a);
+    best_of(&t, best);
+    if (!s && a->step >= a->opt.steps)
+        dpc_app_note(a, "step %lld of %lld: nothing to do",
+                     (long long)a->step, (long long)a->opt.steps);
+    while (!s && !t.stop && a->step < a->opt.steps) {
+        s = step(&t);
+        if (!s)
+            s = between(&t);
+    }
+    if (!s)
+        s = save(&t, false);
+    if (!s)
+        farewell(&t);
+    dpc_feed_close(t.feed);
+    return s;
+}
