@@ -10,7 +10,7 @@
  * differ in the folded axes, then fetch each element that the wanted part
  * holds from whoever has it, among those that differ in the gathered axes.
  * An element that nobody in reach has becomes poison (NaN, or a hash), so
- * that a wrong shard shows.  */
+ * that a wrong shard shows. */
 #include "ir/eval_node.h"
 #include "ir/field.h"
 
@@ -97,8 +97,8 @@ static int64_t hop(const Eval *e, const Val *v, Split split, int64_t index,
     return far;
 }
 
-/* From the part at `from` to the one wanted at coord.  Offsets are biased by `bias`
- * so that negative ones are CUT and ABSENT. */
+/* From the part at `from` to the one wanted at coord.  Offsets are biased by
+ * `bias` so that negative ones are CUT and ABSENT. */
 static Route route(const Eval *e, Arena *a, Ref in, const int *from,
                    const int *coord, Axes reach, const Type *want,
                    int64_t bias)
@@ -131,7 +131,8 @@ static Num poison(const Eval *e, int64_t i)
 {
     if (e->domain == REAL)
         return (Num){ .r = NAN };
-    return (Num){ .f = field_mod(field_hash(field_key("absent"), (uint64_t)i)) };
+    uint64_t h = field_hash(field_key("absent"), (uint64_t)i);
+    return (Num){ .f = field_mod(h) };
 }
 
 /* The part that `want` has at coord, of what the parts of `in` that differ

@@ -5,7 +5,7 @@
 
 #include "ir/eval.h"
 
-enum { STRIP = 128 };                     /* points that a program takes at once */
+enum { STRIP = 128 };                     /* points that a program runs on */
 
 /* Where and when an op runs. */
 typedef struct Place {

@@ -167,8 +167,9 @@ static double noise(uint64_t *s)          /* in [0, 1) */
     return ldexp((double)(*s >> 11), -53);
 }
 
-/* Values away from 0; WHOLE: of -2, -1, 1, 2, so that some are equal. */
-enum Sort { POSITIVE, SIGNED, WHOLE };
+/* Values away from 0; MASKED: SIGNED, of which the test makes conditions;
+ * WHOLE: of -2, -1, 1, 2, so that some are equal. */
+enum Sort { POSITIVE, SIGNED, MASKED, WHOLE };
 
 static Num *values(const Type *t, enum Sort sort, uint64_t seed)
 {
