@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -94,18 +95,19 @@ static DpcStatus put(int fd, const char *text, size_t n)
     return DPC_OK;
 }
 
-static void json_values(DpcJson *j, const DpcValues *v)
-{
-    for (int i = 0; i < v->n; i++) {
-        dpc_json_key(j, v->name[i]);
-        dpc_json_num(j, v->value[i]);
-    }
-}
-
+/* Nine digits give a float back exactly; more would be noise. */
 static void json_num(DpcJson *j, const char *key, double v)
 {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", v);
     dpc_json_key(j, key);
-    dpc_json_num(j, v);
+    dpc_json_num(j, strtod(text, NULL));
+}
+
+static void json_values(DpcJson *j, const DpcValues *v)
+{
+    for (int i = 0; i < v->n; i++)
+        json_num(j, v->name[i], v->value[i]);
 }
 
 static DpcStatus record_end(DpcMetrics *m, DpcJson *j, const DpcJsonText *t)

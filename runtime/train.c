@@ -149,11 +149,9 @@ static DpcStatus evaluate(Train *t)
     return save(t, true);
 }
 
-static DpcStatus picture(DpcApp *a)
+static DpcStatus picture_make(DpcApp *a)
 {
     char path[DPC_PATH];
-    if (!a->opt.out)
-        return DPC_OK;
     DpcStatus s = dpc_path(path, "%s/samples", a->opt.out);
     if (s)
         return s;
@@ -162,6 +160,17 @@ static DpcStatus picture(DpcApp *a)
     s = dpc_path(path, "%s/samples/step-%08lld.png", a->opt.out,
                  (long long)a->step);
     return s ? s : dpc_app_rows(a, "sample", path);
+}
+
+/* Pictures without captions are no reason to end a training. */
+static DpcStatus picture(DpcApp *a)
+{
+    DpcStatus s = a->opt.out ? picture_make(a) : DPC_OK;
+    if (s != DPC_USER)
+        return s;
+    dpc_app_note(a, "%s\nnote: no more pictures", dpc_last_error());
+    a->opt.sample_every = 0;
+    return DPC_OK;
 }
 
 static DpcStatus between(Train *t)

@@ -194,13 +194,16 @@ static bool leaves_bad(const DpcRt *rt, char *text, size_t size)
     return false;
 }
 
-/* The rank whose finding is earliest speaks; the lowest such step wins. */
+/* The earliest finding of all ranks speaks; of equals the lowest rank. */
 static DpcStatus earliest(DpcRt *rt, int64_t mine, bool *speak)
 {
-    int32_t v = mine < 0 ? INT32_MIN : (int32_t)-mine;
-    int32_t best = v;
+    int32_t v = mine < 0 ? INT32_MIN : (int32_t)-mine, best = v;
     DpcStatus s = dpc_rt_vote(rt, &best);
-    *speak = mine >= 0 && best == v;
+    bool equal = mine >= 0 && best == v;
+    int32_t rank = equal ? -rt->comm->rank : INT32_MIN, low = rank;
+    if (!s)
+        s = dpc_rt_vote(rt, &low);
+    *speak = equal && low == rank;
     return s;
 }
 
