@@ -5,7 +5,7 @@
  * makes that durable; then DIR/latest follows in the same way; only then is
  * success reported, and only then are old ones removed.  Any weaker order
  * loses checkpoints under the crash model of reliability 4.9, which
- * tests/unit/test_ckpt.c replays over this writer's own log of calls.
+ * tests/unit/test_ckpt_crash.c replays over this writer's own log of calls.
  *
  * The ranks move in stages, and after each they agree on its status: a disk
  * full on one rank is a failed save on all, and no rank waits for another

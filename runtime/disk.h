@@ -2,7 +2,7 @@
  *
  * Whatever must survive a crash is written through DpcDisk, so that a test
  * can log the calls, fail any of them, and replay every crash between them
- * (tests/unit/test_ckpt.c).  Reading needs no such table. */
+ * (tests/unit/test_ckpt_crash.c).  Reading needs no such table. */
 #ifndef DPC_DISK_H
 #define DPC_DISK_H
 

@@ -288,9 +288,10 @@ static const DpcDisk log_disk = {
 };
 
 /* Four saves: a first, a second, the same step again, one that prunes. */
+static const int step[] = { 1, 2, 2, 3 };
+
 static void log_make(void)
 {
-    static const int step[] = { 1, 2, 2, 3 };
     char dir[100];
     snprintf(dir, sizeof dir, "%s/log", root);
     wipe(dir);
@@ -308,7 +309,7 @@ static void log_make(void)
 /* ---- crashes ---- */
 
 typedef struct Model { bool no_sync, no_sync_dir; } Model;
-typedef struct Tally { int disks, lost, broken; } Tally;
+typedef struct Tally { int disks, lost, broken, astray; } Tally;
 
 static bool covered(const Model *m, int i, int end)
 {
@@ -399,6 +400,24 @@ static bool first_time(uint64_t h)
     return is_new;
 }
 
+/* Names DIR/latest what is not there, or not what was saved last? */
+static bool latest_astray(int done)
+{
+    char path[200], name[40] = "", old[300];
+    snprintf(path, sizeof path, "%s/latest", disk_dir);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return done > 0;
+    bool read = fscanf(f, "%39s", name) == 1;
+    fclose(f);
+    snprintf(path, sizeof path, "%s/%s", disk_dir, name);
+    snprintf(old, sizeof old, "%s.old", path);
+    int at = atoi(name + strcspn(name, "0123456789"));
+    bool mine = (done > 0 && at == step[done - 1]) ||
+                (done < 4 && at == step[done]);
+    return !read || !mine || (access(path, F_OK) && access(old, F_OK));
+}
+
 static void disk_judge(const Model *m, const Tree *t, int end, Loss loss,
                        int done, Tally *tally)
 {
@@ -410,6 +429,7 @@ static void disk_judge(const Model *m, const Tree *t, int end, Loss loss,
     int got = recover(disk_dir);
     tally->disks++;
     tally->broken += got < 0;
+    tally->astray += latest_astray(done);
     tally->lost += got >= 0 && got != done && got != done + 1;
 }
 
@@ -457,6 +477,7 @@ static void every_crash_leaves_the_old_or_the_new_state(void **state)
     assert_true(t.disks > 50);
     assert_int_equal(t.lost, 0);
     assert_int_equal(t.broken, 0);
+    assert_int_equal(t.astray, 0);
 }
 
 static void without_fsync_of_files_the_model_complains(void **state)
