@@ -108,6 +108,9 @@ static int check_vjp(Probe *p)
     for (int i = 0; i < c->nin; i++) {
         bool zero = none(rule_of(c->op, i));
         assert_true(zero == (p->d[i] == NONE));
+        if (!zero && !moves(p->g, c, p->in, i))
+            fail_msg("%s: operand %d is not moved, yet has a gradient",
+                     ops[c->op].name, i);
         /* a declared stop: linear, and yet no gradient */
         if ((zero && op_linear(c->op, i, i)) || p->still >> i & 1)
             continue;
@@ -377,7 +380,7 @@ static void check_split(const Case *whole, const Case *part, AxisKind kind,
             fail_msg("%s %s: letter %c split over a %s axis differs",
                      ops[whole->op].name,
                      whole->attr.sig ? whole->attr.sig : ops[whole->op].sig, l,
-                     kind == TIME ? "time" : "space");
+                     kind == TIME ? "time" : kind == STAGE ? "stage" : "space");
         eval_free(e), eval_free(f);
     }
 }
@@ -395,9 +398,8 @@ static void split_letters_join_or_fold_to_the_whole(void **state)
                     Case part = c[i];
                     if (ops[op].arity < 0 || !split_letter(&part, l))
                         continue;
-                    check_split(&c[i], &part, SPACE, l);
-                    check_split(&c[i], &part, TIME, l);
-                    pairs += 2;
+                    for (AxisKind k = SPACE; k <= TIME; k++, pairs++)
+                        check_split(&c[i], &part, k, l);
                 }
         }
     print_message("  %d letters\n", pairs);
