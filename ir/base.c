@@ -215,9 +215,11 @@ char *fmt(Arena *a, const char *f, ...)
     return s.p;
 }
 
+/* A decimal of 15 digits or less is what %.15g makes of the double that it
+ * reads as, so the first that reads back is the shortest. */
 char *num_text(char out[32], double v)
 {
-    for (int digits = 1; digits <= 17; digits++) {
+    for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, v);
         if (strtod(out, NULL) == v)
             break;

@@ -26,8 +26,8 @@ void grow_(Arena *, void **p, size_t each, uint32_t *cap, size_t want);
  * until the first str_add. */
 typedef struct Str { Arena *arena; char *p; uint32_t n, cap; } Str;
 void str_add(Str *, const char *, ...) __attribute__((format(printf, 2, 3)));
-/* The shortest decimal that strtod reads back as this very double; inf, nan
- * as strtod reads them.  Returns out. */
+/* The shortest decimal that strtod reads back as this very double (subnormal
+ * ones: not the shortest); inf, nan as strtod reads them.  Returns out. */
 char *num_text(char out[32], double);
 
 /* The user is wrong.  Prints "loc: error: ..." and ends the compile: exit 1,

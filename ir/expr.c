@@ -250,7 +250,7 @@ static void print_number(Printer *p, double v)
         return;
     }
     num_text(s, v);
-    for (int digits = 1; p->f32 && digits <= 9; digits++) {
+    for (int digits = 6; p->f32 && digits <= 9; digits++) {
         snprintf(s, sizeof s, "%.*g", digits, v);
         if (strtof(s, NULL) == (float)v)
             break;
