@@ -4,12 +4,8 @@
  * has a file of its own, test_ckpt_crash.c. */
 #include "runtime/ckpt.h"
 
-#include "runtime/json.h"
-#include "runtime/safetensors.h"
-#include "runtime/source.h"
-#include <errno.h>
+#include "runtime/box.h"
 #include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -554,51 +550,6 @@ static void missing_params_are_listed_and_left_overs_told(void **state)
                            "\"clip....\""));
 }
 
-static void floats_are_converted_both_ways(void **state)
-{
-    static const uint16_t half[] = { 0x3c00, 0xc000, 0x0001, 0x7c00, 0x7e00,
-                                     0x8000 };
-    static const float want[] = { 1, -2, 0x1p-24f, INFINITY, NAN, -0.f };
-    float f[6];
-    uint16_t b[4];
-    (void)state;
-    assert_true(dpc_safe_convert(DPC_SAFE_F16, half, DPC_F32, f, 6));
-    for (int i = 0; i < 6; i++)
-        assert_true(f[i] == want[i] || (isnan(f[i]) && isnan(want[i])));
-    static const float ties[] = { 1 + 0x1p-8f, 1 + 0x3p-8f, 1.5f, NAN };
-    assert_true(dpc_safe_convert(DPC_SAFE_F32, ties, DPC_BF16, b, 4));
-    assert_int_equal(b[0], 0x3f80);
-    assert_int_equal(b[1], 0x3f82);
-    assert_int_equal(b[2], 0x3fc0);
-    assert_int_equal(b[3] & 0x7fff, 0x7fc0);
-    assert_false(dpc_safe_convert(DPC_SAFE_I64, half, DPC_F32, f, 1));
-}
-
-static void json_is_printed_and_escaped(void **state)
-{
-    char buf[200];
-    DpcJsonText t = { buf, 0, sizeof buf };
-    DpcJson j;
-    (void)state;
-    dpc_json_init(&j, dpc_json_text, &t, 0);
-    dpc_json_open(&j, '{');
-    dpc_json_key(&j, "a\"\n");
-    dpc_json_open(&j, '[');
-    dpc_json_num(&j, 0.1);
-    dpc_json_num(&j, NAN);
-    dpc_json_int(&j, INT64_MIN);
-    dpc_json_bool(&j, true);
-    dpc_json_str(&j, "\xc3\xa9\xff\x01");
-    dpc_json_close(&j, ']');
-    dpc_json_key(&j, "b");
-    dpc_json_open(&j, '{');
-    dpc_json_close(&j, '}');
-    dpc_json_close(&j, '}');
-    assert_int_equal(j.status, DPC_OK);
-    assert_string_equal(buf, "{\"a\\\"\\n\":[0.1,null,-9223372036854775808,"
-                        "true,\"\xc3\xa9\\ufffd\\u0001\"],\"b\":{}}");
-}
-
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -616,8 +567,6 @@ int main(void)
         T(another_model_is_refused_by_name),
         T(params_come_from_another_model_by_prefix),
         T(missing_params_are_listed_and_left_overs_told),
-        T(floats_are_converted_both_ways),
-        T(json_is_printed_and_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

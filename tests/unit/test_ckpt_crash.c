@@ -1,4 +1,4 @@
-/* test_ckpt_crash.c -- no crash and no failing call loses a checkpoint.
+/* test_ckpt_crash.c -- no crash loses a checkpoint.
  *
  * The writer's calls are logged while they really happen.  Then every prefix
  * of the log is a crash, and after it the disk holds what was fsynced plus
@@ -8,114 +8,9 @@
  * save that reported success, or of the one under way.  That the model has
  * teeth is a test too: with fsyncs taken out of the log it must complain.
  * Reference: reliability.md 4.9, finding 7. */
-#define _XOPEN_SOURCE 700                 /* nftw */
-#define _DEFAULT_SOURCE
-#include "runtime/ckpt.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "tests/unit/ckpt_small.h"
 
 enum { NEVENT = 600, NNODE = 100, NENTRY = 200, DATA = 4096, BITS = 9 };
-
-static char root[64], disk_dir[80];
-
-static int wipe_one(const char *path, const struct stat *st, int flag,
-                    struct FTW *ftw)
-{
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static void wipe(const char *dir)
-{
-    nftw(dir, wipe_one, 8, FTW_DEPTH | FTW_PHYS);
-    assert_int_equal(mkdir(dir, 0777), 0);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    bool shm = !access("/dev/shm", W_OK);  /* thousands of small files */
-    snprintf(root, sizeof root, "%s/dpc-crash-XXXXXX",
-             shm ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(root))
-        return -1;
-    snprintf(disk_dir, sizeof disk_dir, "%s/replay", root);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return nftw(root, wipe_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-/* ---- a unit and its states ---- */
-
-enum { NVALUE = 70 };
-static const DpcAxis axis[] = { { "a", 1, DPC_SPACE } };
-static const DpcLeaf leaf[] = {
-    { .name = "w", .loc = "m.lua:1", .kind = DPC_PARAM, .ndim = 1,
-      .dim = { NVALUE }, .bytes = 4 * NVALUE },
-    { .name = "m", .loc = "m.lua:2", .kind = DPC_STATE, .ndim = 1,
-      .dim = { NVALUE }, .at = 4 * NVALUE, .bytes = 4 * NVALUE },
-};
-static const DpcUnit unit = { .model = "m", .hash = "h", .naxis = 1,
-                              .nleaf = 2, .axis = axis, .leaf = leaf,
-                              .leaves = 8 * NVALUE };
-static const int32_t zero[1];
-static const DpcWorld world = { .size = 1, .coord = zero };
-
-static void quiet(void *arg, const char *text) { (void)arg, (void)text; }
-
-static DpcStatus save(const DpcDisk *disk, const char *dir, int64_t step,
-                      int salt, int keep)
-{
-    float leaves[2 * NVALUE];
-    DpcCkptHow how = { .disk = disk, .stage = 128, .warn = quiet };
-    DpcCkptInfo info = { .step = step, .cursor = salt };
-    DpcCkpt *c;
-    for (int i = 0; i < 2 * NVALUE; i++)
-        leaves[i] = (float)(salt * 1000 + i);
-    assert_int_equal(dpc_ckpt_open(&unit, &world, &how, &c), DPC_OK);
-    DpcStatus s = dpc_ckpt_save(c, leaves, &info, dir, keep);
-    dpc_ckpt_close(c);
-    return s;
-}
-
-/* Which state `auto` brings back; 0: none, -1: one that nobody saved. */
-static int recover(const char *dir)
-{
-    float leaves[2 * NVALUE];
-    DpcCkptHow how = { .stage = 4096, .warn = quiet };
-    DpcCkptInfo info = { 0 };
-    DpcCkpt *c;
-    char path[DPC_PATH];
-    assert_int_equal(dpc_ckpt_open(&unit, &world, &how, &c), DPC_OK);
-    DpcStatus s = dpc_ckpt_find(c, dir, "auto", path);
-    bool any = s == DPC_OK && path[0];
-    if (any)
-        s = dpc_ckpt_load(c, leaves, &info, path);
-    dpc_ckpt_close(c);
-    if (s != DPC_OK)
-        return -1;
-    int salt = any ? (int)info.cursor : 0;
-    for (int i = 0; any && i < 2 * NVALUE; i++)
-        if (leaves[i] != (float)(salt * 1000 + i))
-            return -1;
-    return salt;
-}
 
 /* ---- the log ---- */
 
@@ -496,151 +391,6 @@ static void without_fsync_of_folders_the_model_complains(void **state)
     assert_true(t.lost > 0);
 }
 
-/* ---- failing calls ---- */
-
-typedef struct Fault {
-    int at, calls, error;
-    bool forever;                         /* the disk stays full */
-    int bad_fd;                           /* its fsync has failed */
-    int64_t space;
-} Fault;
-
-static bool fails(Fault *f)
-{
-    int i = f->calls++;
-    errno = f->error;
-    return f->forever ? i >= f->at : i == f->at;
-}
-
-static int fault_create(void *f, const char *p)
-{
-    return fails(f) ? -1 : dpc_disk.create(NULL, p);
-}
-
-static ssize_t fault_write(void *f, int fd, const void *p, size_t n)
-{
-    if (fails(f))
-        return -1;
-    return dpc_disk.write(NULL, fd, p, n > 50 ? 50 : n);
-}
-
-static int fault_fsync(void *arg, int fd)
-{
-    Fault *f = arg;
-    assert_int_not_equal(f->bad_fd, fd + 1);
-    if (!fails(f))
-        return 0;
-    f->bad_fd = fd + 1;
-    return -1;
-}
-
-static int fault_close(void *arg, int fd)
-{
-    Fault *f = arg;
-    f->bad_fd = 0;
-    int r = dpc_disk.close(NULL, fd);
-    return fails(f) ? -1 : r;
-}
-
-static int fault_fsync_dir(void *f, const char *p)
-{
-    (void)p;
-    return fails(f) ? -1 : 0;
-}
-
-static int fault_rename(void *f, const char *a, const char *b)
-{
-    return fails(f) ? -1 : dpc_disk.rename(NULL, a, b);
-}
-
-static int fault_mkdir(void *f, const char *p)
-{
-    return fails(f) ? -1 : dpc_disk.mkdir(NULL, p);
-}
-
-static int plain_unlink(void *f, const char *p)
-{
-    (void)f;
-    return dpc_disk.unlink(NULL, p);
-}
-
-static int plain_rmdir(void *f, const char *p)
-{
-    (void)f;
-    return dpc_disk.rmdir(NULL, p);
-}
-
-static int64_t fault_space(void *f, const char *p)
-{
-    (void)p;
-    return ((Fault *)f)->space;
-}
-
-static DpcDisk fault_disk(Fault *f)
-{
-    return (DpcDisk){ f, fault_create, fault_write, fault_fsync, fault_close,
-                      fault_fsync_dir, fault_rename, plain_unlink,
-                      fault_mkdir, plain_rmdir, fault_space };
-}
-
-static bool has_rest(const char *dir)
-{
-    DIR *d = opendir(dir);
-    bool any = false;
-    for (struct dirent *e; d && (e = readdir(d));)
-        any |= strstr(e->d_name, "tmp-") != NULL;
-    closedir(d);
-    return any;
-}
-
-/* One failing call at each place; then the disk full from there on. */
-static void any_failing_call_spares_the_old_and_lets_go_on(void **state)
-{
-    (void)state;
-    int reached = 0;
-    for (int forever = 0; forever < 2; forever++)
-        for (int at = 0;; at++) {
-            Fault f = { .at = at, .error = forever ? ENOSPC : EIO,
-                        .forever = forever, .space = INT64_MAX };
-            DpcDisk disk = fault_disk(&f);
-            wipe(disk_dir);
-            assert_int_equal(save(NULL, disk_dir, 1, 1, 2), DPC_OK);
-            assert_int_equal(save(NULL, disk_dir, 2, 2, 2), DPC_OK);
-            DpcStatus s = save(&disk, disk_dir, at % 2 ? 3 : 2, 3, 2);
-            int got = recover(disk_dir);
-            assert_true(s == DPC_OK || s == DPC_ENV);
-            assert_true(got == 3 || (got == 2 && s != DPC_OK));
-            if (s != DPC_OK) {
-                assert_non_null(strstr(dpc_last_error(), disk_dir));
-                assert_non_null(strstr(dpc_last_error(), strerror(f.error)));
-            }
-            assert_true(!has_rest(disk_dir) || s == DPC_OK);
-            assert_int_equal(save(NULL, disk_dir, 4, 4, 2), DPC_OK);
-            assert_int_equal(recover(disk_dir), 4);
-            assert_false(has_rest(disk_dir));
-            reached = at > reached ? at : reached;
-            if (f.calls <= at)
-                break;
-        }
-    assert_true(reached > 40);
-}
-
-static void too_little_space_is_told_before_anything_is_written(void **state)
-{
-    char want[300];
-    Fault f = { .at = -1, .space = 1000 };
-    DpcDisk disk = fault_disk(&f);
-    (void)state;
-    wipe(disk_dir);
-    assert_int_equal(save(NULL, disk_dir, 1, 1, 2), DPC_OK);
-    assert_int_equal(save(&disk, disk_dir, 2, 2, 2), DPC_ENV);
-    snprintf(want, sizeof want, "%s: error: checkpoint: needs 67120 bytes, "
-             "the disk has 1000 free; older checkpoints are intact", disk_dir);
-    assert_string_equal(dpc_last_error(), want);
-    assert_int_equal(f.calls, 1);         /* the mkdir of what was there */
-    assert_int_equal(recover(disk_dir), 1);
-}
-
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -648,8 +398,6 @@ int main(void)
         T(every_crash_leaves_the_old_or_the_new_state),
         T(without_fsync_of_files_the_model_complains),
         T(without_fsync_of_folders_the_model_complains),
-        T(any_failing_call_spares_the_old_and_lets_go_on),
-        T(too_little_space_is_told_before_anything_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "runtime/source.h"
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -252,6 +253,26 @@ static void a_folder_of_files_is_one_source(void **state)
                            "f.safetensors and g.safetensors; name one"));
 }
 
+static void floats_are_converted_both_ways(void **state)
+{
+    static const uint16_t half[] = { 0x3c00, 0xc000, 0x0001, 0x7c00, 0x7e00,
+                                     0x8000 };
+    static const float want[] = { 1, -2, 0x1p-24f, INFINITY, NAN, -0.f };
+    float f[6];
+    uint16_t b[4];
+    (void)state;
+    assert_true(dpc_safe_convert(DPC_SAFE_F16, half, DPC_F32, f, 6));
+    for (int i = 0; i < 6; i++)
+        assert_true(f[i] == want[i] || (isnan(f[i]) && isnan(want[i])));
+    static const float ties[] = { 1 + 0x1p-8f, 1 + 0x3p-8f, 1.5f, NAN };
+    assert_true(dpc_safe_convert(DPC_SAFE_F32, ties, DPC_BF16, b, 4));
+    assert_int_equal(b[0], 0x3f80);
+    assert_int_equal(b[1], 0x3f82);
+    assert_int_equal(b[2], 0x3fc0);
+    assert_int_equal(b[3] & 0x7fff, 0x7fc0);
+    assert_false(dpc_safe_convert(DPC_SAFE_I64, half, DPC_F32, f, 1));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -263,6 +284,7 @@ int main(void)
         T(good_files_are_read),
         T(a_file_that_shrinks_is_an_error_not_a_signal),
         T(a_folder_of_files_is_one_source),
+        T(floats_are_converted_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
