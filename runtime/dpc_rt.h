@@ -134,12 +134,14 @@ typedef struct DpcColl {
 } DpcColl;
 
 typedef enum DpcStepKind {
-    DPC_STEP_KERNEL,                      /* call: unit kernel */
+    DPC_STEP_KERNEL,                      /* call: unit kernel; the last arg is
+                                             env.scratch, if it wants any */
     DPC_STEP_DOT,                         /* args a, b, c, scratch */
     DPC_STEP_CONV,                        /* args in, in, out, scratch */
     DPC_STEP_PACK,                        /* call: conv; args row-major w, packed */
     DPC_STEP_UNPACK,                      /* call: conv; args packed dw, row-major */
-    DPC_STEP_COLL,                        /* args in, out of each member */
+    DPC_STEP_COLL,                        /* calls call, call + 1, ...: args in,
+                                             out of each member */
     DPC_STEP_COPY,                        /* args from, to: same bytes */
     DPC_NSTEPKIND
 } DpcStepKind;
@@ -187,6 +189,8 @@ typedef struct DpcUnit {
     int32_t abi;
     const char *model, *version, *hash;   /* hash: of graph and plan, hex */
     uint32_t naxis, nleaf, nprogram, nkernel, ndot, nconv, ncoll, nrun;
+    int32_t threads;                      /* of a rank, for which oneDNN's
+                                             sizes were asked; 0: any */
     const DpcAxis *axis;
     const DpcLeaf *leaf;
     const DpcProgram *program;

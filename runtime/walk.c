@@ -23,7 +23,7 @@ static DpcStatus collect(DpcRt *rt, const DpcStep *t, void **a)
     double begin = dpc_now();
     DpcStatus s = DPC_OK;
     for (uint32_t i = 0; !s && i + 1 < t->narg; i += 2)
-        s = dpc_collect_run(rt, t->call, a[i], a[i + 1]);
+        s = dpc_collect_run(rt, t->call + i / 2, a[i], a[i + 1]);
     rt->times.comm += dpc_now() - begin;
     return s;
 }
@@ -33,11 +33,13 @@ static void kernel(DpcRt *rt, uint32_t program, uint32_t step,
 {
     const DpcWalk *w = &rt->walk[program];
     const DpcUnit *u = rt->unit;
+    const DpcStep *t = &u->program[program].step[step];
+    void *const *p = w->p + w->first[step];
     const DpcEnv env = {.seed = rt->seed, .step = number,
                         .pos = w->pos + w->first_pos[step],
-                        .nthread = rt->threads};
-    u->kernel[u->program[program].step[step].call].fn(w->p + w->first[step],
-                                                      &env);
+                        .nthread = rt->threads,
+                        .scratch = t->narg ? p[t->narg - 1] : NULL};
+    u->kernel[t->call].fn(p, &env);
 }
 
 DpcStatus dpc_walk_step(DpcRt *rt, uint32_t program, uint32_t step,

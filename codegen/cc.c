@@ -1,0 +1,246 @@
+/* cc.c -- the C compiler, run as seldom as possible.
+ *
+ * An object is a function of its text and its command; so the cache keeps it
+ * under the hash of both, and the binary under the hash of what went into it.
+ * Files enter the cache by rename, so that two compiles at once never see
+ * half of one. */
+#include "codegen/unit.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void file_write(const char *path, const void *data, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(data, 1, n, f) == n;
+    ok = f && fclose(f) == 0 && ok;
+    if (!ok)
+        err_code(5, path, "cannot write %zu bytes: %s", n, strerror(errno));
+}
+
+/* Make all folders of a path but the last member; errors show later, when a
+ * file is written there. */
+static void make_folders(Arena *a, const char *path)
+{
+    char *p = fmt(a, "%s", path);
+    for (char *s = p + 1; *s; s++)
+        if (*s == '/') {
+            *s = 0;
+            mkdir(p, 0777);
+            *s = '/';
+        }
+}
+
+static char *hash_hex(Arena *a, const char *x, size_t nx, const char *y)
+{
+    XXH3_state_t s;
+    XXH3_128bits_reset(&s);
+    XXH3_128bits_update(&s, x, nx);
+    XXH3_128bits_update(&s, y, strlen(y));
+    XXH128_hash_t h = XXH3_128bits_digest(&s);
+    return fmt(a, "%016llx%016llx", (unsigned long long)h.high64,
+               (unsigned long long)h.low64);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A hard link, or a copy where the file systems differ. */
+static bool file_clone(const char *from, const char *to)
+{
+    char buf[1 << 16];
+    size_t n;
+    unlink(to);
+    if (link(from, to) == 0)
+        return true;
+    FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
+    bool ok = in && out;
+    while (ok && (n = fread(buf, 1, sizeof buf, in)) > 0)
+        ok = fwrite(buf, 1, n, out) == n;
+    struct stat st;
+    if (ok && stat(from, &st) == 0)
+        fchmod(fileno(out), st.st_mode);
+    if (in)
+        fclose(in);
+    if (out)
+        ok = fclose(out) == 0 && ok;
+    return ok;
+}
+
+/* ---- children ---- */
+
+typedef struct Child { pid_t pid; const char *log, *command; } Child;
+
+static Child child_start(const char *command, const char *log)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    if (pid < 0)
+        err_code(5, "dpc", "cannot start the C compiler: %s", strerror(errno));
+    return (Child){ pid, log, command };
+}
+
+static void child_end(const Child *c)
+{
+    int status = 0;
+    char text[3000] = "";
+    waitpid(c->pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return;
+    FILE *f = fopen(c->log, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    if (f)
+        fclose(f);
+    err_code(5, "dpc", "the C compiler failed; this was its command:\n%s\n%s",
+             c->command, text);
+}
+
+/* ---- objects and binary ---- */
+
+typedef struct Object {
+    const Source *source;
+    char *key, *path;                     /* path: in the work folder */
+    bool cached;
+} Object;
+
+static char *work_folder(Arena *a)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir = fmt(a, "%s/dpc-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir))
+        err_code(5, dir, "cannot make a work folder: %s", strerror(errno));
+    return dir;
+}
+
+static char *cache_path(Arena *a, const UnitOptions *o, const char *key,
+                        const char *suffix)
+{
+    if (!o->cache)
+        return NULL;
+    return fmt(a, "%s/%.2s/%s%s", o->cache, key, key, suffix);
+}
+
+static void into_cache(Arena *a, const char *from, const char *to)
+{
+    if (!to)
+        return;
+    make_folders(a, to);
+    char *tmp = fmt(a, "%s.%d", to, (int)getpid());
+    if (file_clone(from, tmp))
+        rename(tmp, to);
+}
+
+static void objects_find(Object *obj, int n, const char *command,
+                         const char *dir, const UnitOptions *o, Arena *a)
+{
+    for (int i = 0; i < n; i++) {
+        const Source *s = obj[i].source;
+        obj[i].key = hash_hex(a, s->text, strlen(s->text), command);
+        obj[i].path = fmt(a, "%s/%s.o", dir, s->name);
+        char *hit = cache_path(a, o, obj[i].key, ".o");
+        obj[i].cached = is_file(hit) && file_clone(hit, obj[i].path);
+    }
+}
+
+static void objects_make(Object *obj, int n, const char *command,
+                         const char *dir, const UnitOptions *o, Arena *a)
+{
+    Child *child = alloc(a, (size_t)(n + 1) * sizeof *child);
+    int jobs = o->jobs > 0 ? o->jobs : 1, running = 0, ended = 0;
+    for (int i = 0; i < n; i++) {
+        if (obj[i].cached)
+            continue;
+        char *c = fmt(a, "%s/%s", dir, obj[i].source->name);
+        file_write(c, obj[i].source->text, strlen(obj[i].source->text));
+        if (running - ended >= jobs)
+            child_end(&child[ended++]);
+        child[running++] = child_start(
+            fmt(a, "%s -c -o %s %s", command, obj[i].path, c),
+            fmt(a, "%s.log", obj[i].path));
+    }
+    while (ended < running)
+        child_end(&child[ended++]);
+    for (int i = 0; i < n; i++)
+        if (!obj[i].cached)
+            into_cache(a, obj[i].path, cache_path(a, o, obj[i].key, ".o"));
+}
+
+/* The binary follows from its objects, the runtime and the flags. */
+static char *binary_key(const Object *obj, int n, const UnitOptions *o,
+                        Arena *a)
+{
+    struct stat st = {0};
+    char *all = fmt(a, "%s %s", o->cc, o->link);
+    stat(o->runtime, &st);
+    all = fmt(a, "%s %lld %lld.%ld", all, (long long)st.st_size,
+              (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    for (int i = 0; i < n; i++)
+        all = fmt(a, "%s %s", all, obj[i].key);
+    return hash_hex(a, all, strlen(all), "");
+}
+
+static void link_binary(const Object *obj, int n, const char *dir,
+                        const UnitOptions *o, Arena *a)
+{
+    char *command = fmt(a, "%s -fopenmp -o %s/bin", o->cc, dir);
+    for (int i = 0; i < n; i++)
+        command = fmt(a, "%s %s", command, obj[i].path);
+    command = fmt(a, "%s %s %s", command, o->runtime, o->link);
+    Child c = child_start(command, fmt(a, "%s/link.log", dir));
+    child_end(&c);
+}
+
+static void folder_remove(Arena *a, const char *dir)
+{
+    Child c = child_start(fmt(a, "rm -rf '%s'", dir), "/dev/null");
+    child_end(&c);
+}
+
+void cc_build(const Source *source, int n, const char *flags,
+              const UnitOptions *o, Arena *a, UnitReport *report)
+{
+    double start = now();
+    char *dir = work_folder(a), *command = fmt(a, "%s %s", o->cc, flags);
+    Object *obj = alloc(a, (size_t)(n + 1) * sizeof *obj);
+    for (int i = 0; i < n; i++)
+        obj[i].source = &source[i];
+    objects_find(obj, n, command, dir, o, a);
+    char *whole = cache_path(a, o, binary_key(obj, n, o, a), ".bin");
+    for (int i = 0; i < n; i++)
+        obj[i].cached ? report->cached++ : report->compiled++;
+    if (!is_file(whole)) {
+        objects_make(obj, n, command, dir, o, a);
+        link_binary(obj, n, dir, o, a);
+        whole = fmt(a, "%s/bin", dir);
+        into_cache(a, whole, cache_path(a, o, binary_key(obj, n, o, a), ".bin"));
+    }
+    make_folders(a, o->out);
+    if (!file_clone(whole, o->out))
+        err_code(5, o->out, "cannot write the binary: %s", strerror(errno));
+    folder_remove(a, dir);
+    report->seconds += now() - start;
+}

@@ -1,0 +1,384 @@
+/* unit.c -- scheduled graphs as tables.
+ *
+ * Leaves are united over the entries by name; params and states get their
+ * places here, the same for all programs.  Each step of a schedule becomes a
+ * row: a kernel, a library call, a collective or a copy. */
+#include "codegen/kernel.h"
+#include "codegen/unit.h"
+
+enum { MAXARG = 4096 };
+
+/* ---- leaves ---- */
+
+static DpcLeaf *leaf_find(const Unit *u, int kind, const char *name)
+{
+    for (uint32_t i = 0; i < u->nleaf; i++)
+        if (u->leaf[i].kind == kind && strcmp(u->leaf[i].name, name) == 0)
+            return &u->leaf[i];
+    return NULL;
+}
+
+static bool same_leaf(const DpcLeaf *l, const Type *t)
+{
+    bool same = l->dtype == t->dtype && l->ndim == t->ndim;
+    for (int d = 0; same && d < t->ndim; d++)
+        same = l->dim[d] == t->dim[d] && l->split[d] == t->split[d];
+    return same;
+}
+
+static uint32_t leaf_add(Unit *u, int kind, const char *name, const Graph *g,
+                         Ref r)
+{
+    const Node *n = &g->node[r];
+    DpcLeaf *l = leaf_find(u, kind, name);
+    if (l && !same_leaf(l, &n->type))
+        err(n->loc, "\"%s\" is %s here and another type in another entry, at "
+            "%s", name, type_text(u->arena, &g->mesh, &n->type), l->loc);
+    if (l)
+        return (uint32_t)(l - u->leaf);
+    GROW(u->arena, u->leaf, u->nleaf, u->leafcap);
+    l = &u->leaf[u->nleaf];
+    *l = (DpcLeaf){ .name = name, .loc = n->loc, .doc = n->attr.doc,
+        .kind = (uint8_t)kind, .dtype = (uint8_t)n->type.dtype,
+        .ndim = (uint8_t)n->type.ndim,
+        .trainable = kind == DPC_PARAM && !n->attr.frozen,
+        .value = n->attr.value, .bytes = type_bytes(&g->mesh, &n->type) };
+    for (int d = 0; d < n->type.ndim; d++)
+        l->dim[d] = n->type.dim[d], l->split[d] = n->type.split[d];
+    if (kind == DPC_PARAM || kind == DPC_STATE) {
+        l->at = u->leaves;
+        u->leaves += (l->bytes + 63) / 64 * 64;
+    }
+    return u->nleaf++;
+}
+
+static int leaf_kind(Op op)
+{
+    return op == OP_param ? DPC_PARAM : op == OP_state ? DPC_STATE
+         : op == OP_input ? DPC_INPUT : op == OP_scalar ? DPC_SCALAR : -1;
+}
+
+/* ---- buffers ---- */
+
+static uint32_t buf_add(Unit *u, Program *p, DpcBuf b)
+{
+    GROW(u->arena, p->buf, p->nbuf, p->bufcap);
+    p->buf[p->nbuf] = b;
+    return p->nbuf++;
+}
+
+/* The buffer of a node's bytes, made at first use. */
+static uint32_t buf_of(Unit *u, Program *p, Ref r)
+{
+    const Graph *g = p->g;
+    r = g->sched->buf[view_root(g, r)].root;
+    const Buf *b = &g->sched->buf[r];
+    const Node *n = &g->node[r];
+    if (p->buf_of[r])
+        return p->buf_of[r] - 1;
+    if (!b->used)
+        die("%s has no buffer", n->name);
+    DpcBuf o = { b->at, b->size, b->stride, (uint16_t)b->slots,
+                 (uint8_t)b->space, (uint8_t)(n->type.dtype + 1) };
+    if (b->space == LEAVES) {
+        int kind = leaf_kind(n->op);
+        o.at = u->leaf[leaf_add(u, kind, n->name, g, r)].at;
+    }
+    p->buf_of[r] = buf_add(u, p, o) + 1;
+    return p->buf_of[r] - 1;
+}
+
+static void arg_add(Unit *u, Program *p, uint32_t buf)
+{
+    GROW(u->arena, p->arg, p->narg, p->argcap);
+    p->arg[p->narg++] = buf;
+}
+
+static void arg_node(Unit *u, Program *p, Ref r)
+{
+    arg_add(u, p, buf_of(u, p, r));
+}
+
+static void arg_scratch(Unit *u, Program *p, const Launch *l)
+{
+    if (l->scratch > 0)
+        arg_add(u, p, buf_add(u, p, (DpcBuf){ l->scratch_at, l->scratch,
+                                              l->scratch, 1, DPC_ARENA, 0 }));
+}
+
+/* ---- calls ---- */
+
+static uint32_t kernel_add(Unit *u, KernelText t)
+{
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        if (strcmp(u->kernel[i].name, t.name) == 0)
+            return i;
+    GROW(u->arena, u->kernel, u->nkernel, u->kernelcap);
+    u->kernel[u->nkernel] = (UnitKernel){ t.name, t.text };
+    return u->nkernel++;
+}
+
+static KernelText kernel_text(const Unit *u, const Kernel *k)
+{
+    return u->cuda ? kernel_cuda(u->arena, k) : kernel_host(u->arena, k);
+}
+
+static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
+                        const uint32_t *uses)
+{
+    const char *why = "";
+    Kernel *k = kernel_describe(u->arena, p->g, l->node, l->n, uses, &why);
+    if (!k)
+        die("%s: no kernel: %s", p->g->node[l->node[0]].name, why);
+    q->kind = DPC_STEP_KERNEL;
+    q->call = kernel_add(u, kernel_text(u, k));
+    for (int i = 0; i < k->nin; i++)
+        arg_node(u, p, k->in[i]);
+    for (int i = 0; i < k->nout; i++)
+        arg_node(u, p, k->out[i]);
+    arg_scratch(u, p, l);
+    for (int i = 0; i < k->npos; i++) {
+        GROW(u->arena, p->pos, p->npos, p->poscap);
+        p->pos[p->npos++] = (DpcPos){ k->pos[i].split, k->pos[i].extent };
+    }
+    p->flops += k->flops;
+}
+
+/* Equal rows are one: all are zero where unused, so bytes compare. */
+#define ROW_ADD(u, list, n, cap, row)                                    \
+    (row_find((list), sizeof *(list), (n), &(row)) < (n)                 \
+     ? row_find((list), sizeof *(list), (n), &(row))                     \
+     : (GROW((u)->arena, list, n, cap), (list)[n] = (row), (n)++))
+
+static uint32_t row_find(const void *list, size_t size, uint32_t n,
+                         const void *row)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (memcmp((const char *)list + i * size, row, size) == 0)
+            return i;
+    return n;
+}
+
+static bool dot_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Node *n = &p->g->node[l->node[0]];
+    const char *why;
+    DpcDot d;
+    memset(&d, 0, sizeof d);
+    if (n->op != OP_dot || !dot_describe(p->g, l->node[0], &d, &why))
+        return false;
+    q->kind = DPC_STEP_DOT;
+    q->call = ROW_ADD(u, u->dot, u->ndot, u->dotcap, d);
+    arg_node(u, p, n->in[0]);
+    arg_node(u, p, n->in[1]);
+    arg_node(u, p, l->node[0]);
+    arg_scratch(u, p, l);
+    p->flops += node_flops(p->g, l->node[0]);
+    return true;
+}
+
+static bool conv_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Node *n = &p->g->node[l->node[0]];
+    const char *why;
+    DpcConv c;
+    memset(&c, 0, sizeof c);
+    if (ops[n->op].family != FAMILY_conv
+        || !conv_describe(p->g, l->node[0], &c, &why))
+        return false;
+    q->kind = DPC_STEP_CONV;
+    q->call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
+    arg_node(u, p, n->in[0]);
+    arg_node(u, p, n->in[1]);
+    arg_node(u, p, l->node[0]);
+    arg_scratch(u, p, l);
+    p->flops += node_flops(p->g, l->node[0]);
+    return true;
+}
+
+static int coll_kind(Op op)
+{
+    return op == OP_all_reduce ? DPC_ALL_REDUCE
+         : op == OP_reduce_scatter ? DPC_REDUCE_SCATTER
+         : op == OP_all_gather ? DPC_ALL_GATHER
+         : op == OP_all_to_all ? DPC_ALL_TO_ALL : -1;
+}
+
+static DpcColl coll_of(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    bool scatter = n->op == OP_reduce_scatter;
+    Type big = scatter ? g->node[n->in[0]].type : n->type;
+    Type t = type_local(&g->mesh, &big);
+    DpcColl c;
+    memset(&c, 0, sizeof c);
+    c.kind = (uint8_t)coll_kind(n->op), c.dtype = (uint8_t)t.dtype;
+    c.fold = (uint8_t)g->node[n->in[0]].type.fold, c.axes = n->attr.axes;
+    c.outer = c.size = c.inner = 1;
+    int dim = n->op == OP_all_reduce ? 0 : n->attr.dim;
+    for (int d = 0; d < t.ndim; d++) {
+        int64_t *to = d < dim ? &c.outer : d == dim ? &c.size : &c.inner;
+        *to *= t.dim[d];
+    }
+    if (n->op == OP_all_reduce)
+        c.size *= c.inner, c.inner = 1;
+    return c;
+}
+
+static bool coll_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Graph *g = p->g;
+    const Node *first = &g->node[l->node[0]];
+    bool time = first->attr.axes & mesh_axes(&g->mesh, TIME);
+    if (coll_kind(first->op) < 0 || time)
+        return false;
+    q->kind = DPC_STEP_COLL;
+    q->call = u->ncoll;
+    for (int i = 0; i < l->n; i++) {
+        GROW(u->arena, u->coll, u->ncoll, u->collcap);
+        u->coll[u->ncoll++] = coll_of(g, l->node[i]);
+        arg_node(u, p, g->node[l->node[i]].in[0]);
+        arg_node(u, p, l->node[i]);
+    }
+    return true;
+}
+
+/* A kernel over operands of the local type, made of a row of the table. */
+static void row_kernel(Unit *u, DpcStep *q, Op op, Type t)
+{
+    Graph *g = graph_new(u->arena, NULL);
+    const char *why = "";
+    memset(t.split, 0, sizeof t.split);
+    t.partial = 0;
+    Ref a = emit_typed(g, OP_input, NULL, t, NULL, 0, "a", "");
+    Ref b = emit_typed(g, OP_input, NULL, t, NULL, 0, "b", "");
+    Ref c = EMIT(g, op, NULL, "", a, b);
+    graph_out(g, "c", c);
+    Kernel *k = kernel_describe(u->arena, g, &c, 1, NULL, &why);
+    if (!k)
+        die("no kernel for %s: %s", ops[op].name, why);
+    q->kind = DPC_STEP_KERNEL;
+    q->call = kernel_add(u, kernel_text(u, k));
+}
+
+/* all_reduce over turns: the first turn is copied, later ones are folded in. */
+static bool time_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Graph *g = p->g;
+    Ref r = l->node[0];
+    const Node *n = &g->node[r];
+    if (n->op != OP_all_reduce
+        || !(n->attr.axes & mesh_axes(&g->mesh, TIME)))
+        return false;
+    Fold fold = g->node[n->in[0]].type.fold;
+    if (q->turn == 0) {
+        q->kind = DPC_STEP_COPY;
+        arg_node(u, p, n->in[0]);
+        arg_node(u, p, r);
+        return true;
+    }
+    row_kernel(u, q, fold == FOLD_MAX ? OP_maximum : OP_add,
+               type_local(&g->mesh, &n->type));
+    arg_node(u, p, n->in[0]);
+    arg_node(u, p, r);
+    arg_node(u, p, r);
+    return true;
+}
+
+static bool copy_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Graph *g = p->g;
+    Ref r = l->node[0];
+    const Node *n = &g->node[r];
+    if (n->op != OP_copy || node_is_view(&g->node[n->in[0]])
+        || g->node[n->in[0]].layout != n->layout)
+        return false;
+    q->kind = DPC_STEP_COPY;
+    arg_node(u, p, n->in[0]);
+    arg_node(u, p, r);
+    return true;
+}
+
+/* ---- programs ---- */
+
+static uint32_t node_add(Unit *u, Program *p, Ref r)
+{
+    const Node *n = &p->g->node[r];
+    GROW(u->arena, p->node, p->nnode, p->nodecap);
+    p->node[p->nnode] = (DpcNode){ n->name, ops[n->op].name, n->loc };
+    return p->nnode++;
+}
+
+static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
+{
+    const Launch *l = &p->g->sched->launch[s->launch];
+    DpcStep q = { .stream = (uint8_t)s->stream, .turn = (uint16_t)s->turn,
+                  .event = s->event, .arg = p->narg, .pos = p->npos,
+                  .wait = p->nwait };
+    bool alone = l->n == 1 && p->g->node[l->node[0]].kernel < 0;
+    bool done = coll_step(u, p, &q, l);
+    if (!done && alone)
+        done = dot_step(u, p, &q, l) || conv_step(u, p, &q, l)
+            || time_step(u, p, &q, l) || copy_step(u, p, &q, l);
+    if (!done)
+        kernel_step(u, p, &q, l, uses);
+    q.node = node_add(u, p, l->node[l->n - 1]);
+    q.narg = p->narg - q.arg;
+    q.npos = p->npos - q.pos;
+    q.nwait = s->nwait;
+    for (uint32_t i = 0; i < s->nwait; i++) {
+        GROW(u->arena, p->wait, p->nwait, p->waitcap);
+        p->wait[p->nwait++] = (uint32_t)s->wait[i];
+    }
+    GROW(u->arena, p->step, p->nstep, p->stepcap);
+    p->step[p->nstep++] = q;
+}
+
+static void port_add(Unit *u, Program *p, uint32_t leaf, Ref r)
+{
+    uint32_t buf = buf_of(u, p, r);
+    GROW(u->arena, p->port, p->nport, p->portcap);
+    p->port[p->nport++] = (DpcPort){ leaf, buf };
+}
+
+static void ports(Unit *u, Program *p)
+{
+    const Graph *g = p->g;
+    for (Ref r = 0; r < g->n; r++) {
+        int kind = leaf_kind(g->node[r].op);
+        if (kind < 0)
+            continue;
+        uint32_t leaf = leaf_add(u, kind, g->node[r].name, g, r);
+        if (kind == DPC_INPUT || kind == DPC_SCALAR)
+            port_add(u, p, leaf, r);
+        if (kind == DPC_INPUT && g->node[r].type.ndim
+            && g->node[r].type.dim[0] > p->batch)
+            p->batch = g->node[r].type.dim[0];
+    }
+    for (uint32_t i = 0; i < g->nout; i++)
+        port_add(u, p, leaf_add(u, DPC_OUTPUT, g->out[i].name, g,
+                                g->out[i].ref), g->out[i].ref);
+}
+
+static void program_new(Unit *u, Program *p, const Graph *g)
+{
+    p->g = g;
+    p->buf_of = alloc(u->arena, (g->n + 1) * sizeof *p->buf_of);
+    uint32_t *uses = graph_uses(g, u->arena);
+    ports(u, p);
+    for (uint32_t i = 0; i < g->sched->nstep; i++)
+        step_add(u, p, &g->sched->step[i], uses);
+}
+
+Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *a)
+{
+    Unit *u = alloc(a, sizeof *u);
+    u->arena = a;
+    u->cuda = cuda;
+    u->program = alloc(a, (size_t)n * sizeof *u->program);
+    u->nprogram = n;
+    u->mesh = &entry[0]->mesh;
+    for (int i = 0; i < n; i++)
+        program_new(u, &u->program[i], entry[i]);
+    return u;
+}

@@ -1,0 +1,104 @@
+/* unit_build.c -- from scheduled graphs to files: texts, objects, a binary. */
+#include "codegen/kernel.h"
+#include "codegen/unit.h"
+
+enum { NFILE = 3 };                       /* kernels go into so many files */
+
+extern void omp_set_num_threads(int);
+
+void unit_threads(int threads)
+{
+    omp_set_num_threads(threads);
+}
+
+/* Kernels in about equal shares of text, in order. */
+static int kernel_sources(const Unit *u, Source *out, Arena *a)
+{
+    size_t all = 0, done = 0;
+    Text t[NFILE] = {0};
+    int n = 0;
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        all += strlen(u->kernel[i].text);
+    for (uint32_t i = 0; i < u->nkernel; i++) {
+        int k = (int)(done * NFILE / (all + 1));
+        t[k].arena = a;
+        if (!t[k].n)
+            text_add(&t[k], "%s", u->cuda ? cuda_prelude : host_prelude);
+        text_add(&t[k], "\n%s", u->kernel[i].text);
+        done += strlen(u->kernel[i].text);
+    }
+    for (int k = 0; k < NFILE; k++)
+        if (t[k].n) {
+            out[n] = (Source){ fmt(a, "k%d.%s", k, u->cuda ? "cu" : "c"),
+                               t[k].p };
+            n++;
+        }
+    return n;
+}
+
+static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)
+{
+    for (int i = 0; i < n; i++)
+        file_write(fmt(a, "%s/%s", o->emit_dir, s[i].name), s[i].text,
+                   strlen(s[i].text));
+}
+
+static void emit_cubins(const Source *s, int n, const UnitOptions *o, Arena *a)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < o->narch; k++) {
+            size_t bytes = 0;
+            const char *log = "";
+            void *p = nvrtc_compile(a, s[i].text, o->arch[k], &bytes, &log);
+            if (!p)
+                err_code(5, s[i].name, "nvrtc: %s: %s", o->arch[k], log);
+            file_write(fmt(a, "%s/%s.%s.cubin", o->emit_dir, s[i].name,
+                           o->arch[k]), p, bytes);
+        }
+}
+
+static void cuda_side(Graph *const *entry, int n, const UnitOptions *o,
+                      Arena *a)
+{
+    Unit *u = unit_new(entry, n, true, a);
+    Source s[NFILE + 1];
+    int ns = kernel_sources(u, s, a);
+    if (o->emit_cuda)
+        emit_texts(s, ns, o, a);
+    if (o->emit_cubin)
+        emit_cubins(s, ns, o, a);
+}
+
+static void report_memory(Graph *const *entry, int n, const Unit *u,
+                          UnitReport *r)
+{
+    r->leaves = u->leaves;
+    r->kernels = (int)u->nkernel;
+    for (int i = 0; i < n; i++) {
+        const Sched *s = entry[i]->sched;
+        if (s->bytes[ARENA] > r->arena)
+            r->arena = s->bytes[ARENA], r->lower = s->lower;
+        r->io += s->bytes[IO];
+    }
+}
+
+void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
+                UnitReport *report)
+{
+    *report = (UnitReport){0};
+    unit_threads(o->threads > 0 ? o->threads : 1);
+    if (o->emit_cuda || o->emit_cubin)
+        cuda_side(entry, n, o, a);
+    Unit *u = unit_new(entry, n, false, a);
+    Source s[NFILE + 1];
+    int ns = kernel_sources(u, s, a);
+    s[ns] = (Source){ "unit.c", unit_text(u, o) };
+    report_memory(entry, n, u, report);
+    if (o->emit_c)
+        emit_texts(s, ns + 1, o, a);
+    if (!o->out)
+        return;
+    char *flags = fmt(a, "%s -march=%s -I%s", host_flags,
+                      o->march ? o->march : "native", o->include);
+    cc_build(s, ns + 1, flags, o, a, report);
+}

@@ -1,0 +1,242 @@
+/* unit_text.c -- the tables of a unit as C text.
+ *
+ * Rows are printed without field names, in the order of dpc_rt.h: these
+ * files are read by compilers. */
+#include "codegen/kernel.h"
+#include "codegen/unit.h"
+
+/* A string literal; NULL stays NULL. */
+static void quote(Text *t, const char *s)
+{
+    if (!s) {
+        text_add(t, "0");
+        return;
+    }
+    text_add(t, "\"");
+    for (; *s; s++)
+        if (*s == '"' || *s == '\\')
+            text_add(t, "\\%c", *s);
+        else if ((unsigned char)*s < ' ')
+            text_add(t, "\\%03o", (unsigned char)*s);
+        else
+            text_add(t, "%c", *s);
+    text_add(t, "\"");
+}
+
+static void numbers(Text *t, const int64_t *v, int n)
+{
+    text_add(t, "{");
+    for (int i = 0; i < n; i++)
+        text_add(t, "%s%lld", i ? "," : "", (long long)v[i]);
+    text_add(t, "}");
+}
+
+static void splits(Text *t, const DpcSplit *v, int n)
+{
+    text_add(t, "{");
+    for (int i = 0; i < n; i++)
+        text_add(t, "%s0x%llx", i ? "," : "", (unsigned long long)v[i]);
+    text_add(t, "}");
+}
+
+static void leaves(Text *t, const Unit *u)
+{
+    text_add(t, "static const DpcLeaf leaf[] = {\n");
+    for (uint32_t i = 0; i < u->nleaf; i++) {
+        const DpcLeaf *l = &u->leaf[i];
+        text_add(t, "{");
+        quote(t, l->name);
+        text_add(t, ",");
+        quote(t, l->loc);
+        text_add(t, ",");
+        quote(t, l->doc);
+        text_add(t, ",%d,%d,%d,%d,", l->kind, l->dtype, l->ndim, l->trainable);
+        numbers(t, l->dim, DPC_NDIM);
+        text_add(t, ",");
+        splits(t, l->split, DPC_NDIM);
+        text_add(t, ",%lld,%lld,%.17g},\n", (long long)l->at,
+                 (long long)l->bytes, l->value);
+    }
+    text_add(t, "{0}};\n");
+}
+
+static void steps(Text *t, const Program *p, int i)
+{
+    text_add(t, "static const DpcStep step%d[] = {\n", i);
+    for (uint32_t k = 0; k < p->nstep; k++) {
+        const DpcStep *s = &p->step[k];
+        text_add(t, "{%d,%d,%d,%u,%u,%u,%u,%u,%u,%u,%u,%d},\n", s->kind,
+                 s->stream, s->turn, s->node, s->call, s->arg, s->narg, s->pos,
+                 s->npos, s->wait, s->nwait, s->event);
+    }
+    text_add(t, "{0}};\nstatic const DpcBuf buf%d[] = {\n", i);
+    for (uint32_t k = 0; k < p->nbuf; k++) {
+        const DpcBuf *b = &p->buf[k];
+        text_add(t, "{%lld,%lld,%lld,%d,%d,%d},\n", (long long)b->at,
+                 (long long)b->size, (long long)b->stride, b->slots, b->space,
+                 b->dtype);
+    }
+    text_add(t, "{0}};\nstatic const DpcNode node%d[] = {\n", i);
+    for (uint32_t k = 0; k < p->nnode; k++) {
+        text_add(t, "{");
+        quote(t, p->node[k].name);
+        text_add(t, ",");
+        quote(t, p->node[k].op);
+        text_add(t, ",");
+        quote(t, p->node[k].loc);
+        text_add(t, "},\n");
+    }
+    text_add(t, "{0}};\n");
+}
+
+static void indices(Text *t, const Program *p, int i)
+{
+    text_add(t, "static const DpcPort port%d[] = {", i);
+    for (uint32_t k = 0; k < p->nport; k++)
+        text_add(t, "{%u,%u},", p->port[k].leaf, p->port[k].buf);
+    text_add(t, "{0}};\nstatic const uint32_t arg%d[] = {", i);
+    for (uint32_t k = 0; k < p->narg; k++)
+        text_add(t, "%u,%s", p->arg[k], k % 16 == 15 ? "\n" : "");
+    text_add(t, "0};\nstatic const uint32_t wait%d[] = {", i);
+    for (uint32_t k = 0; k < p->nwait; k++)
+        text_add(t, "%u,", p->wait[k]);
+    text_add(t, "0};\nstatic const DpcPos pos%d[] = {", i);
+    for (uint32_t k = 0; k < p->npos; k++)
+        text_add(t, "{0x%llx,%lld},", (unsigned long long)p->pos[k].split,
+                 (long long)p->pos[k].extent);
+    text_add(t, "{0}};\n");
+}
+
+static void programs(Text *t, const Unit *u)
+{
+    for (int i = 0; i < u->nprogram; i++) {
+        steps(t, &u->program[i], i);
+        indices(t, &u->program[i], i);
+    }
+    text_add(t, "static const DpcProgram program[] = {\n");
+    for (int i = 0; i < u->nprogram; i++) {
+        const Program *p = &u->program[i];
+        const Sched *s = p->g->sched;
+        text_add(t, "{");
+        quote(t, p->g->entry);
+        text_add(t, ",%u,%u,%u,%u,%d,step%d,buf%d,node%d,port%d,arg%d,wait%d,"
+                 "pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep, p->nbuf,
+                 p->nnode, p->nport, s->nevent, i, i, i, i, i, i, i,
+                 (long long)s->bytes[ARENA], (long long)s->bytes[IO],
+                 (long long)s->lower, p->flops, (long long)p->batch);
+    }
+    text_add(t, "};\n");
+}
+
+static void kernels(Text *t, const Unit *u)
+{
+    for (uint32_t i = 0; i < u->nkernel && !u->cuda; i++)
+        text_add(t, "DpcKernelFn %s;\n", u->kernel[i].name);
+    text_add(t, "static const DpcKernel kernel[] = {\n");
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        text_add(t, "{\"%s\",%s},\n", u->kernel[i].name,
+                 u->cuda ? "0" : u->kernel[i].name);
+    text_add(t, "{0}};\n");
+}
+
+static void dots(Text *t, const Unit *u)
+{
+    text_add(t, "static const DpcDot dot[] = {\n");
+    for (uint32_t i = 0; i < u->ndot; i++) {
+        const DpcDot *d = &u->dot[i];
+        text_add(t, "{%d,%d,%d,%d,%d,%lld,%lld,%lld,", d->dtype_a, d->dtype_b,
+                 d->dtype_c, d->nbatch, d->accumulate, (long long)d->m,
+                 (long long)d->n, (long long)d->k);
+        numbers(t, d->batch, DPC_NBATCH);
+        text_add(t, ",%lld,%lld,", (long long)d->a_m, (long long)d->a_k);
+        numbers(t, d->a_batch, DPC_NBATCH);
+        text_add(t, ",%lld,%lld,", (long long)d->b_k, (long long)d->b_n);
+        numbers(t, d->b_batch, DPC_NBATCH);
+        text_add(t, ",%lld,%lld,", (long long)d->c_m, (long long)d->c_n);
+        numbers(t, d->c_batch, DPC_NBATCH);
+        text_add(t, "},\n");
+    }
+    text_add(t, "{0}};\n");
+}
+
+static void convs(Text *t, const Unit *u)
+{
+    text_add(t, "static const DpcConv conv[] = {\n");
+    for (uint32_t i = 0; i < u->nconv; i++) {
+        const DpcConv *c = &u->conv[i];
+        int64_t v[] = { c->batch, c->c, c->h, c->w, c->o, c->kh, c->kw, c->oh,
+                        c->ow, c->groups };
+        text_add(t, "{%d,%d,%d,%d,%d,%d", c->kind, c->dtype_x, c->dtype_w,
+                 c->dtype_y, c->nhwc, c->packed);
+        for (int k = 0; k < COUNT(v); k++)
+            text_add(t, ",%lld", (long long)v[k]);
+        text_add(t, ",");
+        numbers(t, c->stride, 2);
+        text_add(t, ",");
+        numbers(t, c->pad, 2);
+        text_add(t, ",");
+        numbers(t, c->dilate, 2);
+        text_add(t, "},\n");
+    }
+    text_add(t, "{0}};\nstatic const DpcColl coll[] = {\n");
+    for (uint32_t i = 0; i < u->ncoll; i++) {
+        const DpcColl *c = &u->coll[i];
+        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld},\n", c->kind, c->dtype,
+                 c->fold, c->axes, (long long)c->outer, (long long)c->size,
+                 (long long)c->inner);
+    }
+    text_add(t, "{0}};\n");
+}
+
+static void mesh_and_runs(Text *t, const Unit *u, const UnitOptions *o)
+{
+    text_add(t, "static const DpcAxis axis[] = {");
+    for (int i = 0; i < u->mesh->naxis; i++)
+        text_add(t, "{\"%s\",%d,%d},", u->mesh->axis[i].name,
+                 u->mesh->axis[i].size, u->mesh->axis[i].kind);
+    text_add(t, "{0}};\nstatic const DpcRun run[] = {\n");
+    for (int i = 0; i < o->nrun; i++) {
+        text_add(t, "{");
+        quote(t, o->run[i].command);
+        text_add(t, ",");
+        quote(t, o->run[i].entry);
+        text_add(t, ",");
+        quote(t, o->run[i].count);
+        text_add(t, ",%d},\n", o->run[i].times);
+    }
+    text_add(t, "{0}};\n");
+}
+
+/* FNV-1a of the tables: what ranks compare, and checkpoints note. */
+static uint64_t hash_text(const char *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
+    return h;
+}
+
+char *unit_text(const Unit *u, const UnitOptions *o)
+{
+    Text t = { .arena = u->arena };
+    text_add(&t, "#include \"dpc_rt.h\"\n");
+    kernels(&t, u);
+    mesh_and_runs(&t, u, o);
+    leaves(&t, u);
+    dots(&t, u);
+    convs(&t, u);
+    programs(&t, u);
+    uint64_t h = hash_text(t.p, t.n);
+    text_add(&t, "const DpcUnit dpc_unit = {\nDPC_ABI,");
+    quote(&t, o->model);
+    text_add(&t, ",");
+    quote(&t, o->version);
+    text_add(&t, ",\"%016llx\",%d,%u,%d,%u,%u,%u,%u,%d,%d,\naxis,leaf,program,"
+             "kernel,dot,conv,coll,run,%lld,\n", (unsigned long long)h,
+             u->mesh->naxis, u->nleaf, u->nprogram, u->nkernel, u->ndot,
+             u->nconv, u->ncoll, o->nrun, o->threads, (long long)u->leaves);
+    quote(&t, o->meta ? o->meta : "{}");
+    text_add(&t, "};\nint main(int argc, char **argv)\n{\n"
+             "    return dpc_main(argc, argv, &dpc_unit);\n}\n");
+    return t.p;
+}
