@@ -1,0 +1,47 @@
+/* build.h -- between kernel.c and kernel_op.c: a kernel in the making. */
+#ifndef DPC_BUILD_H
+#define DPC_BUILD_H
+
+#include "codegen/kernel.h"
+
+typedef struct Member {                   /* a node of the group */
+    Ref ref;
+    Sig s;                                /* own: one letter a dimension */
+    int atom[NLETTER];                    /* of a letter, before leaves */
+    int nplace;                           /* windows of the result: letter h */
+    struct { char h, k, at; } place[2];   /* follows from `at` and k */
+    int value;                            /* its number, folds finished */
+    bool inside, outside;                 /* who reads it */
+} Member;
+
+typedef struct Build {
+    Kernel *k;
+    const Graph *g;
+    Arena *arena;
+    Unify u;
+    int n;
+    Member *member;
+    int leaf[KATOM];                      /* atom number -> leaf of u */
+    uint32_t cap_value, cap_in, cap_table;
+    const char *why;
+} Build;
+
+/* The member that makes `r`; NULL: it comes from memory. */
+Member *build_member(Build *, Ref r);
+/* Extent of a letter on this rank and turn. */
+int64_t build_extent(const Build *, const Member *, char letter);
+/* An equal value, or a new one. */
+int build_value(Build *, Value);
+/* Index of operand i of m in its memory order, and guards, for a LOAD. */
+Value build_load(Build *, Member *, int i);
+/* The affine of a letter (as the dimension of `stride` elements). */
+void build_letter(Build *, const Member *, char letter, int64_t stride,
+                  Affine *);
+/* Elements between neighbours along each dimension, in memory order. */
+void build_strides(const Graph *, Ref, int64_t *stride);
+/* The entry of env->pos for a split loop; -1: none, or too many. */
+int build_pos(Build *, Split, int64_t extent);
+/* The value of member m, from those of its operands; false and why. */
+bool build_op(Build *, Member *m);
+
+#endif

@@ -1,0 +1,339 @@
+/* host.c -- a kernel as C: OpenMP over the outer loops, SIMD inside.
+ *
+ * Work is cut in the same places for any number of threads, so results do
+ * not depend on it.  A column fold has accumulators for each of a fixed
+ * number of chunks, in env->scratch, and a second loop that adds them. */
+#include "codegen/kernel.h"
+
+const char host_flags[] =
+    "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno "
+    "-fno-trapping-math -ffp-contract=off -fno-strict-aliasing";
+
+enum { PARALLEL = 1 << 15, WORTH = 4 };   /* points; atoms of a collapse */
+
+static void loop_head(Text *t, const Kernel *k, int at, int depth)
+{
+    text_indent(t, depth);
+    text_add(t, "for (long i%d = 0; i%d < %lldL; i%d++)", at, at,
+             (long long)k->extent[k->order[at]], at);
+}
+
+/* Positions in the order of the atoms of a set. */
+static int places(const Kernel *k, Atoms set, int *out)
+{
+    int n = 0;
+    for (int i = 0; i < k->norder; i++)
+        if (set >> k->order[i] & 1)
+            out[n++] = i;
+    return n;
+}
+
+static double work(const Kernel *k)
+{
+    double n = 0;
+    for (int i = 0; i < k->nloop; i++)
+        n += kernel_points(k, k->outer | k->loop[i].atoms)
+            * (k->loop[i].nvalue + 1);
+    return n + kernel_points(k, k->outer) * (k->ntail + 1);
+}
+
+static void parallel(Text *t, const Kernel *k, int n, bool simd)
+{
+    if (work(k) < PARALLEL)
+        text_add(t, simd ? "#pragma omp simd\n" : "");
+    else if (n > 1)
+        text_add(t, "#pragma omp parallel for collapse(%d) schedule(static)\n",
+                 n);
+    else
+        text_add(t, "#pragma omp parallel for%s schedule(static)\n",
+                 simd ? " simd" : "");
+}
+
+static void stores(Text *t, const Kernel *k, const int *s, int n, int depth)
+{
+    for (int i = 0; i < n; i++)
+        text_store(t, k, &k->store[s[i]], depth);
+}
+
+/* ---- maps ---- */
+
+static void map(Text *t, const Kernel *k)
+{
+    int at[KATOM], n = places(k, k->outer, at), depth = 1;
+    if (n > 1)
+        parallel(t, k, n - 1, false);
+    for (int i = 0; i < n; i++) {
+        if (i == n - 1 && n > 1)
+            text_add(t, "#pragma omp simd\n");
+        else if (n == 1)
+            parallel(t, k, 1, true);
+        loop_head(t, k, at[i], depth++);
+        text_add(t, i < n - 1 ? "\n" : " {\n");
+    }
+    text_values(t, k, k->tail, k->ntail, depth);
+    stores(t, k, k->tail_store, k->ntail_store, depth);
+    if (n)
+        text_add(t, "    }\n");
+}
+
+/* ---- rows ---- */
+
+static void reduction(Text *t, const Kernel *k, const Loop *l)
+{
+    text_add(t, "#pragma omp simd");
+    for (int i = 0; i < l->nfold; i++)
+        text_add(t, " reduction(%s:v%d)", k->value[l->fold[i]].fold == FOLD_MAX
+                 ? "max" : "+", l->fold[i]);
+    text_add(t, "\n");
+}
+
+static void fold_lines(Text *t, const Kernel *k, const Loop *l, int depth)
+{
+    for (int i = 0; i < l->nfold; i++) {
+        const Value *v = &k->value[l->fold[i]];
+        char acc[16], x[16];
+        snprintf(acc, sizeof acc, "v%d", l->fold[i]);
+        snprintf(x, sizeof x, "v%d", v->arg[0]);
+        text_indent(t, depth);
+        text_fold(t, v, acc, x);
+    }
+}
+
+static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
+{
+    int at[KATOM], n = places(k, l->atoms, at);
+    text_values(t, k, l->pre, l->npre, depth);
+    for (int i = 0; i < l->nfold; i++) {
+        text_indent(t, depth);
+        text_add(t, "float v%d = %s;\n", l->fold[i],
+                 text_identity(&k->value[l->fold[i]]));
+    }
+    for (int i = 0; i < n; i++) {
+        if (i == n - 1)
+            reduction(t, k, l);
+        loop_head(t, k, at[i], depth + i);
+        text_add(t, i < n - 1 ? "\n" : " {\n");
+    }
+    text_values(t, k, l->value, l->nvalue, depth + n);
+    fold_lines(t, k, l, depth + n);
+    stores(t, k, l->store, l->nstore, depth + n);
+    text_indent(t, depth);
+    text_add(t, "}\n");
+}
+
+static void rows(Text *t, const Kernel *k)
+{
+    int at[KATOM], n = places(k, k->outer, at);
+    if (n)
+        parallel(t, k, n, false);
+    for (int i = 0; i < n; i++) {
+        loop_head(t, k, at[i], 1 + i);
+        text_add(t, i < n - 1 ? "\n" : " {\n");
+    }
+    for (int i = 0; i < k->nloop; i++)
+        row_loop(t, k, &k->loop[i], 1 + n);
+    text_values(t, k, k->tail, k->ntail, 1 + n);
+    stores(t, k, k->tail_store, k->ntail_store, 1 + n);
+    if (n)
+        text_add(t, "    }\n");
+}
+
+/* ---- columns ---- */
+
+/* "acc" of worker (outer without lane, chunk): its place in the scratch. */
+static void partials(Text *t, const Kernel *k, const int *at, int n, int depth)
+{
+    int64_t lanes = k->lane < 0 ? 1 : k->extent[k->lane];
+    text_indent(t, depth);
+    text_add(t, "float *DPC_RESTRICT acc = (float *)DPC_ENV.scratch + (");
+    for (int i = 0; i < n; i++)
+        text_add(t, "(");
+    text_add(t, "0");
+    for (int i = 0; i < n; i++)
+        text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[at[i]]],
+                 at[i]);
+    text_add(t, ") * %lldL;\n",
+             (long long)(k->chunks * kernel_folds(k) * lanes));
+}
+
+static void acc_name(const Kernel *k, int fold, int lane_at, char *s, size_t n)
+{
+    int64_t lanes = k->lane < 0 ? 1 : k->extent[k->lane];
+    if (k->lane < 0)
+        snprintf(s, n, "v%d", k->loop[0].fold[fold]);
+    else
+        snprintf(s, n, "part[%lldL + i%d]", (long long)(fold * lanes), lane_at);
+}
+
+static void cut_loop(Text *t, const Kernel *k, int at, int depth)
+{
+    long long n = (long long)k->extent[k->cut], c = (long long)k->chunks;
+    text_indent(t, depth);
+    text_add(t, "for (long i%d = c * %lldL / %lldL; i%d < (c + 1) * %lldL "
+             "/ %lldL; i%d++)", at, n, c, at, n, c, at);
+}
+
+static void column_begin(Text *t, const Kernel *k, int lane_at, int depth)
+{
+    const Loop *l = k->loop;
+    for (int i = 0; i < l->nfold; i++) {
+        char acc[40];
+        const char *zero = text_identity(&k->value[l->fold[i]]);
+        acc_name(k, i, lane_at, acc, sizeof acc);
+        text_indent(t, depth);
+        if (k->lane < 0) {
+            text_add(t, "float %s = %s;\n", acc, zero);
+            continue;
+        }
+        text_add(t, "for (long i%d = 0; i%d < %lldL; i%d++)\n", lane_at,
+                 lane_at, (long long)k->extent[k->lane], lane_at);
+        text_indent(t, depth + 1);
+        text_add(t, "%s = %s;\n", acc, zero);
+    }
+}
+
+/* One chunk: the loops, cut, with the lane innermost. */
+static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
+{
+    const Loop *l = k->loop;
+    int at[KATOM], n = places(k, l->atoms, at);
+    if (k->lane >= 0)
+        at[n++] = lane_at;
+    for (int i = 0; i < n; i++) {
+        if (i == n - 1 && k->lane < 0)
+            reduction(t, k, l);
+        else if (i == n - 1)
+            text_add(t, "#pragma omp simd\n");
+        if (k->order[at[i]] == k->cut)
+            cut_loop(t, k, at[i], depth + i);
+        else
+            loop_head(t, k, at[i], depth + i);
+        text_add(t, i < n - 1 ? "\n" : " {\n");
+    }
+    text_values(t, k, l->pre, l->npre, depth + n);
+    text_values(t, k, l->value, l->nvalue, depth + n);
+    for (int i = 0; i < l->nfold; i++) {
+        char acc[40], x[16];
+        acc_name(k, i, lane_at, acc, sizeof acc);
+        snprintf(x, sizeof x, "v%d", k->value[l->fold[i]].arg[0]);
+        text_indent(t, depth + n);
+        text_fold(t, &k->value[l->fold[i]], acc, x);
+    }
+    stores(t, k, l->store, l->nstore, depth + n);
+    text_indent(t, depth);
+    text_add(t, "}\n");
+    for (int i = 0; k->lane < 0 && i < l->nfold; i++) {
+        text_indent(t, depth);
+        text_add(t, "part[%d] = v%d;\n", i, l->fold[i]);
+    }
+}
+
+/* Finish the folds over the chunks, then what stands behind the loops. */
+static void column_end(Text *t, const Kernel *k, int lane_at, int depth)
+{
+    const Loop *l = k->loop;
+    int64_t lanes = k->lane < 0 ? 1 : k->extent[k->lane];
+    for (int i = 0; i < l->nfold; i++) {
+        char name[16], x[80];
+        snprintf(name, sizeof name, "v%d", l->fold[i]);
+        text_indent(t, depth);
+        text_add(t, "float %s = %s;\n", name,
+                 text_identity(&k->value[l->fold[i]]));
+        text_indent(t, depth);
+        text_add(t, "for (long c = 0; c < %lldL; c++)\n", (long long)k->chunks);
+        text_indent(t, depth + 1);
+        if (k->lane < 0)
+            snprintf(x, sizeof x, "acc[c * %dL + %d]", l->nfold, i);
+        else
+            snprintf(x, sizeof x, "acc[c * %lldL + %lldL + i%d]",
+                     (long long)(l->nfold * lanes), (long long)(i * lanes),
+                     lane_at);
+        text_fold(t, &k->value[l->fold[i]], name, x);
+    }
+    text_values(t, k, l->pre, l->npre, depth);
+    text_values(t, k, k->tail, k->ntail, depth);
+    stores(t, k, k->tail_store, k->ntail_store, depth);
+}
+
+static void columns(Text *t, const Kernel *k)
+{
+    Atoms lane = k->lane < 0 ? 0 : 1u << k->lane;
+    int at[KATOM], n = places(k, k->outer & ~lane, at), depth = 1;
+    int lane_at = k->lane < 0 ? -1 : kernel_place(k, k->lane);
+    int64_t each = kernel_folds(k) * (lane ? k->extent[k->lane] : 1);
+
+    parallel(t, k, n + 1, false);
+    for (int i = 0; i < n; i++) {
+        loop_head(t, k, at[i], depth++);
+        text_add(t, "\n");
+    }
+    text_indent(t, depth);
+    text_add(t, "for (long c = 0; c < %lldL; c++) {\n", (long long)k->chunks);
+    partials(t, k, at, n, depth + 1);
+    text_indent(t, depth + 1);
+    text_add(t, "float *DPC_RESTRICT part = acc + c * %lldL;\n",
+             (long long)each);
+    column_begin(t, k, lane_at, depth + 1);
+    column_chunk(t, k, lane_at, depth + 1);
+    text_indent(t, depth);
+    text_add(t, "}\n");
+
+    depth = 1;
+    for (int i = 0; i < n; i++) {
+        loop_head(t, k, at[i], depth++);
+        text_add(t, " {\n");
+    }
+    partials(t, k, at, n, depth);
+    if (lane) {
+        loop_head(t, k, lane_at, depth++);
+        text_add(t, " {\n");
+    }
+    column_end(t, k, lane_at, depth);
+    while (depth-- > 1) {
+        text_indent(t, depth);
+        text_add(t, "}\n");
+    }
+}
+
+/* ---- put ---- */
+
+/* Rows are cut into fixed blocks; each looks at all indices in order, so a
+ * row is summed in that order whatever the threads. */
+static void put(Text *t, const Kernel *k)
+{
+    enum { BLOCKS = 16 };
+    long long rows_ = (long long)k->put_rows, row = (long long)k->put_row;
+    parallel(t, k, 1, false);
+    text_add(t, "    for (long b = 0; b < %dL; b++) {\n"
+             "        const long lo = b * %lldL / %d, hi = (b + 1) * %lldL / %d;\n"
+             "        for (long i = lo * %lldL; i < hi * %lldL; i++)\n"
+             "            o0[i] = 0;\n"
+             "        for (long i = 0; i < %lldL; i++) {\n"
+             "            const long r = (long)a1[i]%s;\n"
+             "            if (r < lo || r >= hi)\n"
+             "                continue;\n"
+             "            for (long d = 0; d < %lldL; d++)\n"
+             "                o0[r * %lldL + d] += ",
+             BLOCKS, rows_, BLOCKS, rows_, BLOCKS, row, row,
+             (long long)k->put_n, k->put_split ? " - DPC_ENV.pos[0]" : "", row,
+             row);
+    text_add(t, k->value[0].dtype == BF16 ? "dpc_from_bf(a0[i * %lldL + d]);\n"
+             : "a0[i * %lldL + d];\n", row);
+    text_add(t, "        }\n    }\n");
+}
+
+KernelText kernel_host(Arena *a, const Kernel *k)
+{
+    static void (*const form[])(Text *, const Kernel *) = {
+        [FORM_MAP] = map, [FORM_ROW] = rows, [FORM_COLUMN] = columns,
+        [FORM_PUT] = put,
+    };
+    Text t = { .arena = a };
+    text_tables(&t, k);
+    text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
+    text_buffers(&t, k);
+    text_values(&t, k, k->top, k->ntop, 1);
+    form[k->form](&t, k);
+    text_add(&t, "}\n");
+    return text_named(a, &t);
+}

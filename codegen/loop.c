@@ -1,0 +1,430 @@
+/* loop.c -- which loops a kernel needs, and in what order.
+ *
+ * Sinks (folds and stores) ask for values, and values for their operands, so
+ * each loop evaluates just what its sinks need.  All folds keep the same
+ * atoms: those are the outer loops, one row each.  Stores come in the last
+ * loop and behind it: then an output may take the bytes of an input that is
+ * read at the same index only. */
+#include "codegen/kernel.h"
+#include <stdlib.h>
+
+typedef struct Pull {
+    Kernel *k;
+    uint32_t *done;                       /* loop + 1 that has the value last */
+    bool *once;                           /* in top, or in some pre */
+    Loop *loop;                           /* NULL: behind the loops */
+    uint32_t mark;
+} Pull;
+
+static Atoms affine_atoms(const Affine *a)
+{
+    Atoms s = 0;
+    for (int i = 0; i < KATOM; i++)
+        s |= a->coef[i] ? 1u << i : 0;
+    return s;
+}
+
+bool value_global(const Value *v)
+{
+    return !v->atoms && !v->level && v->kind != VAL_FOLD;
+}
+
+static void pull(Pull *p, int v)
+{
+    Kernel *k = p->k;
+    const Value *x = &k->value[v];
+    bool outer = !(x->atoms & ~k->outer);
+
+    if (x->kind == VAL_FOLD || p->done[v] == p->mark || p->once[v])
+        return;
+    for (int i = 0; i < x->narg; i++)
+        pull(p, x->arg[i]);
+    if (x->row >= 0)
+        pull(p, x->row);
+    p->done[v] = p->mark;
+    p->once[v] = outer;
+    if (value_global(x))
+        k->top[k->ntop++] = v;
+    else if (!p->loop)
+        k->tail[k->ntail++] = v;
+    else if (outer)
+        p->loop->pre[p->loop->npre++] = v;
+    else
+        p->loop->value[p->loop->nvalue++] = v;
+}
+
+static Loop *loop_new(Kernel *k, Atoms atoms, int level)
+{
+    Loop *l = &k->loop[k->nloop++];
+    size_t n = (size_t)k->nvalue + 1;
+    l->atoms = atoms, l->level = level;
+    l->pre = alloc(k->arena, n * sizeof *l->pre);
+    l->value = alloc(k->arena, n * sizeof *l->value);
+    l->fold = alloc(k->arena, n * sizeof *l->fold);
+    l->store = alloc(k->arena, ((size_t)k->nstore + 1) * sizeof *l->store);
+    return l;
+}
+
+/* ---- which values live ---- */
+
+static void live(const Kernel *k, int v, bool *seen)
+{
+    const Value *x = &k->value[v];
+    if (seen[v])
+        return;
+    seen[v] = true;
+    for (int i = 0; i < x->narg; i++)
+        live(k, x->arg[i], seen);
+    if (x->row >= 0)
+        live(k, x->row, seen);
+}
+
+/* The outer atoms; false when folds or stores do not agree about them. */
+static bool outer_atoms(Kernel *k, const bool *seen, const char **why)
+{
+    bool any = false;
+    for (int v = 0; v < k->nvalue; v++) {
+        const Value *x = &k->value[v];
+        if (!seen[v] || x->kind != VAL_FOLD)
+            continue;
+        if (any && x->atoms != k->outer)
+            return *why = "folds keep different dimensions", false;
+        k->outer = x->atoms;
+        any = true;
+    }
+    for (int i = 0; i < k->nstore; i++) {
+        Atoms a = affine_atoms(&k->store[i].at);
+        if (any && (k->outer & ~a))
+            return *why = "a result spans fewer loops than the folds", false;
+        if (!any && i && a != k->outer)
+            return *why = "results span different loops", false;
+        if (!any)
+            k->outer = a;
+    }
+    for (int v = 0; v < k->nvalue; v++)
+        if (seen[v] && !any && (k->value[v].atoms & ~k->outer))
+            return *why = "a value spans more loops than the result", false;
+    return true;
+}
+
+static void fold_loops(Kernel *k, const bool *seen)
+{
+    int top = 0;
+    for (int v = 0; v < k->nvalue; v++)
+        top = k->value[v].level > top ? k->value[v].level : top;
+    for (int level = 0; level <= top; level++)
+        for (int v = 0; v < k->nvalue; v++) {
+            const Value *x = &k->value[v];
+            Loop *l = NULL;
+            if (!seen[v] || x->kind != VAL_FOLD || x->level != level)
+                continue;
+            for (int i = 0; i < k->nloop; i++)
+                if (k->loop[i].level == level && k->loop[i].atoms == x->over)
+                    l = &k->loop[i];
+            l = l ? l : loop_new(k, x->over, level);
+            l->fold[l->nfold++] = v;
+        }
+}
+
+static void store_loops(Kernel *k)
+{
+    for (int n = KATOM; n >= 0; n--)
+        for (int i = 0; i < k->nstore; i++) {
+            Atoms in = affine_atoms(&k->store[i].at) & ~k->outer;
+            int level = k->value[k->store[i].value].level;
+            Loop *last = k->nloop ? &k->loop[k->nloop - 1] : NULL;
+            if (__builtin_popcount(in) != n)
+                continue;
+            if (!in) {
+                k->tail_store[k->ntail_store++] = i;
+                continue;
+            }
+            if (!last || last->atoms != in || last->level < level)
+                last = loop_new(k, in, last && last->level > level
+                                       ? last->level : level);
+            last->store[last->nstore++] = i;
+        }
+}
+
+static void pull_all(Kernel *k)
+{
+    size_t n = (size_t)k->nvalue + 1;
+    Pull p = { k, alloc(k->arena, n * sizeof *p.done),
+               alloc(k->arena, n * sizeof *p.once), NULL, 0 };
+    for (int i = 0; i < k->nloop; i++) {
+        p.loop = &k->loop[i];
+        p.mark = (uint32_t)i + 1;
+        for (int f = 0; f < p.loop->nfold; f++)
+            pull(&p, k->value[p.loop->fold[f]].arg[0]);
+        for (int s = 0; s < p.loop->nstore; s++)
+            pull(&p, k->store[p.loop->store[s]].value);
+    }
+    p.loop = NULL;
+    p.mark = (uint32_t)k->nloop + 1;
+    for (int s = 0; s < k->ntail_store; s++)
+        pull(&p, k->store[k->tail_store[s]].value);
+}
+
+bool kernel_loops(Kernel *k, const char **why)
+{
+    size_t n = (size_t)k->nvalue + (size_t)k->nstore + 1;
+    bool *seen = alloc(k->arena, n * sizeof *seen);
+
+    for (int i = 0; i < k->nstore; i++)
+        live(k, k->store[i].value, seen);
+    if (!outer_atoms(k, seen, why))
+        return false;
+    k->loop = alloc(k->arena, n * sizeof *k->loop);
+    k->top = alloc(k->arena, n * sizeof *k->top);
+    k->tail = alloc(k->arena, n * sizeof *k->tail);
+    k->tail_store = alloc(k->arena, n * sizeof *k->tail_store);
+    fold_loops(k, seen);
+    store_loops(k);
+    pull_all(k);
+    return true;
+}
+
+/* ---- order ---- */
+
+/* Call f for every index of the kernel. */
+static void each_affine(Kernel *k, void (*f)(void *, Affine *), void *arg)
+{
+    for (int v = 0; v < k->nvalue; v++) {
+        Value *x = &k->value[v];
+        f(arg, &x->at);
+        for (int i = 0; i < x->nguard; i++)
+            f(arg, &x->guard[i].of);
+        for (int i = 0; i < x->nquot; i++)
+            f(arg, &x->quot[i].of);
+    }
+    for (int i = 0; i < k->nstore; i++)
+        f(arg, &k->store[i].at);
+}
+
+double kernel_points(const Kernel *k, Atoms a)
+{
+    double n = 1;
+    for (int i = 0; i < k->natom; i++)
+        if (a >> i & 1)
+            n *= (double)k->extent[i];
+    return n;
+}
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+/* Weight of each atom: its stride in the largest access that has it. */
+static void weights(const Kernel *k, int64_t *weight)
+{
+    double best[KATOM] = {0};
+    for (int i = 0; i < k->nstore + k->nvalue; i++) {
+        const Value *x = i < k->nstore ? NULL : &k->value[i - k->nstore];
+        if (x && x->kind != VAL_LOAD)
+            continue;
+        const Affine *a = x ? &x->at : &k->store[i].at;
+        double n = kernel_points(k, affine_atoms(a));
+        for (int d = 0; d < k->natom; d++)
+            if (a->coef[d] && n > best[d]) {
+                best[d] = n;
+                weight[d] = magnitude(a->coef[d]);
+            }
+    }
+}
+
+static void sort(Kernel *k, Atoms set, const int64_t *weight)
+{
+    int from = k->norder;
+    for (int a = 0; a < k->natom; a++) {
+        if (!(set >> a & 1))
+            continue;
+        int at = k->norder++;
+        for (; at > from && weight[k->order[at - 1]] < weight[a]; at--)
+            k->order[at] = k->order[at - 1];
+        k->order[at] = a;
+    }
+}
+
+typedef struct Pair { int a, b; int64_t n; bool ok; } Pair;
+
+static void fits(void *arg, Affine *x)
+{
+    Pair *p = arg;
+    p->ok &= x->coef[p->a] == x->coef[p->b] * p->n;
+}
+
+static void forget(void *arg, Affine *x)
+{
+    x->coef[((Pair *)arg)->a] = 0;
+}
+
+/* May a, the loop around b, become one loop with it? */
+static bool mergeable(Kernel *k, int a, int b)
+{
+    Pair p = { a, b, k->extent[b], true };
+    if ((k->outer >> a & 1) != (k->outer >> b & 1))
+        return false;
+    for (int i = 0; i < k->nloop; i++)
+        if ((k->loop[i].atoms >> a & 1) != (k->loop[i].atoms >> b & 1))
+            return false;
+    each_affine(k, fits, &p);
+    return p.ok;
+}
+
+static void merge(Kernel *k, int at)
+{
+    Pair p = { k->order[at], k->order[at + 1], 0, true };
+    Atoms keep = ~(1u << p.a);
+    k->extent[p.b] *= k->extent[p.a];
+    each_affine(k, forget, &p);
+    k->outer &= keep;
+    for (int i = 0; i < k->nloop; i++)
+        k->loop[i].atoms &= keep;
+    for (int v = 0; v < k->nvalue; v++) {
+        k->value[v].atoms &= keep;
+        k->value[v].over &= keep;
+    }
+    k->norder--;
+    memmove(&k->order[at], &k->order[at + 1],
+            (size_t)(k->norder - at) * sizeof *k->order);
+}
+
+void kernel_order(Kernel *k)
+{
+    int64_t weight[KATOM] = {0};
+    Atoms inner = 0;
+    for (int i = 0; i < k->nloop; i++)
+        inner |= k->loop[i].atoms;
+    weights(k, weight);
+    sort(k, k->outer, weight);
+    sort(k, inner, weight);
+    for (int i = 0; i + 1 < k->norder;)
+        if (mergeable(k, k->order[i], k->order[i + 1])) {
+            merge(k, i);
+            i = i ? i - 1 : 0;
+        } else
+            i++;
+}
+
+/* ---- form ---- */
+
+/* The atom that most loads of the loop run along, a step an element. */
+static int fast_atom(const Kernel *k, const Loop *l)
+{
+    int vote[KATOM] = {0}, best = -1;
+    for (int i = 0; i < l->nvalue; i++) {
+        const Value *x = &k->value[l->value[i]];
+        for (int a = 0; x->kind == VAL_LOAD && a < k->natom; a++)
+            vote[a] += x->at.coef[a] == 1 && k->extent[a] > 1;
+    }
+    for (int a = 0; a < k->natom; a++)
+        if (vote[a] && (best < 0 || vote[a] > vote[best]))
+            best = a;
+    return best;
+}
+
+enum { CHUNK = 16384, CHUNKS = 64, WORKERS = 16 };
+
+void kernel_form(Kernel *k)
+{
+    Loop *l = k->loop;
+    if (!k->nloop) {
+        k->form = FORM_MAP;
+        return;
+    }
+    k->form = FORM_ROW;
+    if (k->nloop > 1 || !l->nfold)
+        return;
+    int fast = fast_atom(k, l);
+    bool lane = fast >= 0 && (k->outer >> fast & 1);
+    double rows = kernel_points(k, k->outer);
+    double points = rows * kernel_points(k, l->atoms);
+    if (!lane && (rows >= WORKERS || points < 4 * CHUNK))
+        return;
+    k->form = FORM_COLUMN;
+    k->lane = lane ? fast : -1;
+    rows /= lane ? (double)k->extent[fast] : 1;
+    int64_t n = (int64_t)(points / rows / CHUNK);
+    n = n < 1 || rows >= WORKERS ? 1 : n > CHUNKS ? CHUNKS : n;
+    k->cut = -1;
+    for (int i = 0; i < k->norder; i++) {
+        int a = k->order[i];
+        if (!(l->atoms >> a & 1))
+            continue;
+        if (k->cut < 0 || (k->extent[k->cut] < n
+                           && k->extent[a] > k->extent[k->cut]))
+            k->cut = a;
+    }
+    k->chunks = n < k->extent[k->cut] ? n : k->extent[k->cut];
+}
+
+int kernel_folds(const Kernel *k)
+{
+    return k->form == FORM_COLUMN ? k->loop[0].nfold : 0;
+}
+
+int64_t kernel_scratch(const Kernel *k)
+{
+    if (k->form != FORM_COLUMN)
+        return 0;
+    return (int64_t)kernel_points(k, k->outer) * k->chunks * kernel_folds(k)
+        * (int64_t)sizeof(float);
+}
+
+/* ---- cost ---- */
+
+enum { NEAR = 1 << 18 };                  /* bytes of a row that caches keep */
+
+static double traffic(const Kernel *k, const Affine *a, DType d, Atoms loops,
+                      int inner)
+{
+    bool walk = inner >= 0 && magnitude(a->coef[inner]) > 1;
+    return kernel_points(k, affine_atoms(a) & (loops | k->outer))
+        * (double)dtype_size(d) * (walk ? 2 : 1);
+}
+
+static int innermost(const Kernel *k, Atoms set)
+{
+    for (int i = k->norder; i-- > 0;)
+        if (set >> k->order[i] & 1)
+            return k->order[i];
+    return -1;
+}
+
+static double values_traffic(const Kernel *k, const int *v, int n, Atoms set)
+{
+    double bytes = 0;
+    int inner = k->lane >= 0 ? k->lane : innermost(k, set);
+    for (int i = 0; i < n; i++) {
+        const Value *x = &k->value[v[i]];
+        if (x->kind == VAL_LOAD)
+            bytes += traffic(k, &x->at, x->dtype, set, inner);
+    }
+    return bytes;
+}
+
+static double stores_traffic(const Kernel *k, const int *s, int n, Atoms set)
+{
+    double bytes = 0;
+    int inner = k->lane >= 0 ? k->lane : innermost(k, set);
+    for (int i = 0; i < n; i++) {
+        const Store *x = &k->store[s[i]];
+        bytes += traffic(k, &x->at, k->out_dtype[x->out], set, inner);
+    }
+    return bytes;
+}
+
+double kernel_traffic(const Kernel *k)
+{
+    double rows = kernel_points(k, k->outer), sum = 0;
+    if (k->form == FORM_PUT)
+        return (double)(k->put_rows * k->put_row * 4 + k->put_n * 8);
+    for (int i = 0; i < k->nloop; i++) {
+        const Loop *l = &k->loop[i];
+        Atoms set = l->atoms ? l->atoms : k->outer;
+        double in = values_traffic(k, l->value, l->nvalue, set);
+        sum += stores_traffic(k, l->store, l->nstore, set);
+        sum += i == 0 || in / rows > NEAR ? in : in / 8;
+        sum += values_traffic(k, l->pre, l->npre, k->outer);
+    }
+    sum += values_traffic(k, k->tail, k->ntail, k->outer);
+    return sum + stores_traffic(k, k->tail_store, k->ntail_store, k->outer);
+}
