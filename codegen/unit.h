@@ -1,41 +1,102 @@
-/* unit.h -- what codegen is asked for: scheduled graphs become one binary. */
+/* unit.h -- scheduled graphs become one binary: tables, kernels, link.
+ *
+ * The tables are those of runtime/dpc_rt.h, printed as C; kernels are shared
+ * by the hash of their text.  cc runs on a few files at once, and what it made
+ * is kept in a cache under the hash of its input and command. */
 #ifndef DPC_UNIT_H
 #define DPC_UNIT_H
 
-#include "ir/target.h"
+#include "codegen/library.h"
 
-/* What to write; EMIT_BIN into `output`, the rest into `emit_dir`. */
-enum { EMIT_C = 1, EMIT_CUDA = 2, EMIT_CUBIN = 4, EMIT_BIN = 8 };
-
-/* A member of a command of the binary: an entry, `times` times, or as often
- * as the scalar `count` says. */
-typedef struct UnitRun {
-    const char *command, *entry, *count;
-    int times;
-} UnitRun;
+typedef struct UnitRun { const char *command, *entry, *count; int times; } UnitRun;
 
 typedef struct UnitOptions {
-    const char *model, *version;          /* names for DpcUnit */
-    const char *meta;                     /* JSON of the model */
-    Graph *const *entry;                  /* PHASE_SCHED, by name; "init" last;
-                                             defaults and docs of scalars are
-                                             attributes of their nodes */
-    int nentry;
+    const char *model, *version;
+    const char *meta;                     /* JSON text; NULL: {} */
     const UnitRun *run;
     int nrun;
-    const Target *target;
-    const Cluster *cluster;               /* march, cores */
-    const char *output, *emit_dir;
-    const char *home;                     /* #include "runtime/dpc_rt.h" */
-    const char *runtime_lib;              /* libdpc_rt.a; NULL: not found */
-    const char *cc, *cache;               /* C compiler; folder of objects by
-                                             hash, NULL: no cache */
-    unsigned emit;
-    bool verbose;                         /* print commands to stderr */
+    const char *out;                      /* the binary; NULL: none */
+    const char *emit_dir;                 /* where emitted texts go; NULL */
+    bool emit_c, emit_cuda, emit_cubin;
+    const char *const *arch;              /* of cubins: "sm_80", ... */
+    int narch;
+    const char *cc, *march;               /* "cc", "native" */
+    const char *runtime;                  /* libdpc_rt.a */
+    const char *include;                  /* folder of dpc_rt.h */
+    const char *link;                     /* flags after it: -ldnnl ... */
+    const char *cache;                    /* folder; NULL: no cache */
+    int threads;                          /* of a rank: fixes oneDNN's sizes */
+    int jobs;                             /* compilers at once */
+    bool verbose;
 } UnitOptions;
 
-/* Write what `emit` names; returns the exit code: 0, or 5 with a message on
- * stderr where compiler or disk fail.  err where the graph is wrong. */
-int codegen_unit(const UnitOptions *, Arena *);
+typedef struct UnitReport {
+    int kernels, compiled, cached;        /* files through cc, out of cache */
+    int64_t leaves, arena, lower, io;     /* bytes a rank; arena: the largest */
+    double seconds;                       /* in cc and ld */
+} UnitReport;
+
+/* Build what `o` asks for from graphs in PHASE_SCHED, one an entry.  err (5)
+ * when cc fails or cannot be run, or a file cannot be written. */
+void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *,
+                UnitReport *);
+
+/* oneDNN sizes its scratch by the number of threads: set it before passes run. */
+void unit_threads(int threads);
+
+/* ---- between the files of unit ---- */
+
+typedef struct Program {
+    const Graph *g;
+    DpcStep *step;
+    uint32_t nstep, stepcap;
+    DpcBuf *buf;
+    uint32_t nbuf, bufcap;
+    DpcNode *node;
+    uint32_t nnode, nodecap;
+    DpcPort *port;
+    uint32_t nport, portcap;
+    uint32_t *arg, narg, argcap;
+    uint32_t *wait, nwait, waitcap;
+    DpcPos *pos;
+    uint32_t npos, poscap;
+    uint32_t *buf_of;                     /* by node: index + 1 of its root's */
+    double flops;
+    int64_t batch;
+} Program;
+
+typedef struct UnitKernel { const char *name, *text; } UnitKernel;
+
+typedef struct Unit {
+    Arena *arena;
+    Program *program;
+    int nprogram;
+    const Mesh *mesh;
+    DpcLeaf *leaf;
+    uint32_t nleaf, leafcap;
+    UnitKernel *kernel;
+    uint32_t nkernel, kernelcap;
+    DpcDot *dot;
+    uint32_t ndot, dotcap;
+    DpcConv *conv;
+    uint32_t nconv, convcap;
+    DpcColl *coll;
+    uint32_t ncoll, collcap;
+    int64_t leaves;
+    bool cuda;                            /* texts of kernels for that target */
+} Unit;
+
+Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *);
+/* C text of the tables; kernels are declared, not defined. */
+char *unit_text(const Unit *, const UnitOptions *);
+
+/* ---- cc.c ---- */
+
+typedef struct Source { const char *name, *text; } Source;   /* "k0.c" */
+/* Compile all sources and link them; objects come out of the cache where
+ * they can. */
+void cc_build(const Source *, int n, const char *flags, const UnitOptions *,
+              Arena *, UnitReport *);
+void file_write(const char *path, const void *data, size_t n);
 
 #endif
