@@ -38,7 +38,7 @@ void ckpt_warn(DpcCkpt *c, const char *f, ...)
     va_start(ap, f);
     vsnprintf(text, sizeof text, f, ap);
     va_end(ap);
-    if (c->world->rank != 0)
+    if (c->world.rank != 0)
         return;
     if (c->how.warn)
         c->how.warn(c->how.arg, text);
@@ -48,7 +48,7 @@ void ckpt_warn(DpcCkpt *c, const char *f, ...)
 
 DpcStatus ckpt_agree(DpcCkpt *c, DpcStatus s)
 {
-    const DpcWorld *w = c->world;
+    const DpcWorld *w = &c->world;
     if (w->size == 1) {
         c->all[0] = c->mine;
         return s;
@@ -95,7 +95,7 @@ DpcStatus dpc_ckpt_open(const DpcUnit *u, const DpcWorld *w,
     DpcCkpt *c = calloc(1, sizeof *c);
     if (!c)
         return dpc_fail(DPC_MEMORY, "checkpoint: error: out of memory");
-    c->unit = u, c->world = w;
+    c->unit = u, c->world = *w;
     c->how = how ? *how : (DpcCkptHow){ 0 };
     c->out.disk = c->how.disk ? c->how.disk : &dpc_disk;
     c->out.cap = c->how.stage ? c->how.stage : STAGE;
@@ -144,9 +144,9 @@ static const DpcLeaf *entry_leaf(const Entries *e, uint32_t i, DpcBox *box,
     const DpcLeaf *l = &u->leaf[i % u->nleaf];
     if (ckpt_class(l) != e->class ||
         dpc_dtype_size((DpcDtype)l->dtype) != 4 >> i / u->nleaf ||
-        !dpc_leaf_owner(u, l, e->c->world->coord))
+        !dpc_leaf_owner(u, l, e->c->world.coord))
         return NULL;
-    *box = dpc_box_of(u, l, e->c->world->coord, local);
+    *box = dpc_box_of(u, l, e->c->world.coord, local);
     bool empty = dpc_leaf_split(l) && dpc_box_count(box) == 0;
     return empty ? NULL : l;
 }
@@ -205,7 +205,7 @@ static DpcStatus class_write(DpcCkpt *c, int class, const char *leaves)
     c->mine.bytes[class] = 0;
     if (!has_entries(&e))
         return DPC_OK;
-    DpcStatus s = ckpt_file_name(c, class, c->world->rank, name);
+    DpcStatus s = ckpt_file_name(c, class, c->world.rank, name);
     if (s == DPC_OK)
         s = dpc_path(c->path, "%s/%s", c->tmp, name);
     if (s == DPC_OK)
@@ -240,7 +240,7 @@ static DpcStatus refused(const char *what, const char *path)
 static DpcStatus space_check(DpcCkpt *c)
 {
     int64_t need = 1 << 16;               /* headers, dpc.json */
-    for (int r = 0; r < c->world->size; r++)
+    for (int r = 0; r < c->world.size; r++)
         need += c->all[r].bytes[CKPT_MODEL] + c->all[r].bytes[CKPT_STATE];
     for (uint32_t i = 0; i < c->unit->nleaf; i++)
         need += 512;
@@ -349,7 +349,7 @@ DpcStatus dpc_ckpt_save(DpcCkpt *c, const void *leaves,
     s = ckpt_agree(c, s);
     if (s != DPC_OK)
         return s;
-    bool first = c->world->rank == 0;
+    bool first = c->world.rank == 0;
     s = ckpt_agree(c, first ? folder_make(c) : DPC_OK);
     if (s == DPC_OK)
         s = ckpt_agree(c, parts_write(c, leaves));

@@ -46,8 +46,8 @@ typedef struct DpcCkptHow {
 
 typedef struct DpcCkpt DpcCkpt;
 
-/* Takes all the memory that saving will need.  Unit and world must outlive
- * it; DPC_MEMORY, or DPC_BUG when a leaf's bytes cannot hold its part. */
+/* Takes all the memory that saving will need.  Unit and coordinates must
+ * outlive it; DPC_MEMORY, or DPC_BUG when a leaf's bytes cannot hold its part. */
 DpcStatus dpc_ckpt_open(const DpcUnit *, const DpcWorld *, const DpcCkptHow *,
                         DpcCkpt **);
 void dpc_ckpt_close(DpcCkpt *);
@@ -70,7 +70,8 @@ DpcStatus dpc_ckpt_load(DpcCkpt *, void *leaves, DpcCkptInfo *,
                         const char *path);
 
 /* Fills the params called `here`... from tensors called `there`... of a
- * checkpoint, a safetensors file or a folder of them; floats are converted.
+ * checkpoint, a folder of checkpoints or its parent (the newest is taken), a
+ * safetensors file or a folder of them; floats are converted.
  * ema: "ema.NAME" is preferred to "NAME".  All such params must be found;
  * tensors left over are told in a warning.  *nloaded: how many, may be NULL */
 DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const char *path,

@@ -68,8 +68,8 @@ DpcStatus ckpt_verify(DpcCkpt *c, const char *path, DpcSource **out)
         s = dpc_fail(DPC_USER, "%s: error: no checkpoint: it has no "
                      DPC_CKPT_INDEX "; --init-from reads bare tensors", path);
     if (s == DPC_OK && strcmp(path, c->verified))
-        s = dpc_source_verify(*out, (uint32_t)c->world->rank,
-                              (uint32_t)c->world->size, c->out.buf,
+        s = dpc_source_verify(*out, (uint32_t)c->world.rank,
+                              (uint32_t)c->world.size, c->out.buf,
                               c->out.cap);
     s = ckpt_agree(c, s);
     if (s == DPC_OK)
@@ -82,7 +82,7 @@ DpcStatus ckpt_verify(DpcCkpt *c, const char *path, DpcSource **out)
 /* What rank 0 has in `path`, on every rank. */
 static DpcStatus share(DpcCkpt *c, char path[DPC_PATH])
 {
-    const DpcWorld *w = c->world;
+    const DpcWorld *w = &c->world;
     if (w->size == 1)
         return DPC_OK;
     char *all = malloc((size_t)w->size * DPC_PATH);
@@ -113,7 +113,7 @@ static DpcStatus find_auto(DpcCkpt *c, const char *dir, char path[DPC_PATH])
         char name[CKPT_NAME];
         DpcStatus s = DPC_OK;
         memset(path, 0, DPC_PATH);
-        if (c->world->rank == 0 && (age = ckpt_next(dir, age, name)) >= 0)
+        if (c->world.rank == 0 && (age = ckpt_next(dir, age, name)) >= 0)
             s = dpc_path(path, "%s/%s", dir, name);
         s = ckpt_agree(c, s);
         if (s == DPC_OK)
@@ -150,7 +150,7 @@ DpcStatus dpc_ckpt_find(DpcCkpt *c, const char *dir, const char *which,
     if (!strcmp(which, "auto"))
         return find_auto(c, dir, path);
     memset(path, 0, DPC_PATH);
-    DpcStatus s = c->world->rank == 0 ? named(dir, which, path) : DPC_OK;
+    DpcStatus s = c->world.rank == 0 ? named(dir, which, path) : DPC_OK;
     s = ckpt_agree(c, s);
     if (s == DPC_OK)
         s = share(c, path);

@@ -20,7 +20,7 @@ DpcStatus ckpt_file_name(const DpcCkpt *c, int class, int rank,
         snprintf(name, CKPT_NAME, "%s.safetensors", what);
     else
         snprintf(name, CKPT_NAME, "%s-%05d-of-%05d.safetensors", what,
-                 rank + 1, c->world->size);
+                 rank + 1, c->world.size);
     return DPC_OK;
 }
 
@@ -64,7 +64,7 @@ static void run_print(DpcJson *j, const DpcCkpt *c, const DpcCkptInfo *info)
     int_print(j, "cursor", info->cursor);
     hex_print(j, "seed", info->seed);
     hex_print(j, "data", info->data);
-    int_print(j, "world", c->world->size);
+    int_print(j, "world", c->world.size);
     dpc_json_key(j, "scalars");
     dpc_json_open(j, '{');
     for (uint32_t i = 0; i < u->nleaf; i++)
@@ -81,7 +81,7 @@ static void files_print(DpcJson *j, const DpcCkpt *c)
     dpc_json_key(j, "files");
     dpc_json_open(j, '[');
     for (int k = 0; k < CKPT_NCLASS; k++)
-        for (int r = 0; r < c->world->size; r++) {
+        for (int r = 0; r < c->world.size; r++) {
             char name[CKPT_NAME];
             if (c->all[r].bytes[k] == 0)
                 continue;
@@ -100,11 +100,11 @@ static void pieces_print(DpcJson *j, const DpcCkpt *c, const DpcLeaf *l)
 {
     int class = ckpt_class(l);
     int64_t file = 0, local[DPC_NDIM];
-    for (int r = 0; class == CKPT_STATE && r < c->world->size; r++)
+    for (int r = 0; class == CKPT_STATE && r < c->world.size; r++)
         file += c->all[r].bytes[CKPT_MODEL] != 0;
     dpc_json_key(j, "pieces");
     dpc_json_open(j, '[');
-    for (int r = 0; r < c->world->size; r++) {
+    for (int r = 0; r < c->world.size; r++) {
         if (c->all[r].bytes[class] == 0)
             continue;
         DpcBox b = dpc_box_of(c->unit, l, c->all[r].coord, local);

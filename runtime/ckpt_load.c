@@ -91,7 +91,7 @@ static DpcStatus leaf_read(DpcCkpt *c, DpcSource *s, const DpcLeaf *l,
                            const DpcWhole *w, char *leaves)
 {
     int64_t local[DPC_NDIM], n = dpc_dtype_size((DpcDtype)l->dtype);
-    DpcBox box = dpc_box_of(c->unit, l, c->world->coord, local);
+    DpcBox box = dpc_box_of(c->unit, l, c->world.coord, local);
     for (int d = 0; d < l->ndim; d++)
         n *= local[d];
     if (n > dpc_box_count(&box) * dpc_dtype_size((DpcDtype)l->dtype))
@@ -248,18 +248,33 @@ static DpcStatus import_check(DpcCkpt *c, const Import *m, const DpcSource *s,
     return misfit_status(&bad, s->path);
 }
 
+/* A folder of a run means its newest checkpoint. */
+static DpcStatus import_path(DpcCkpt *c, const char *path, char to[DPC_PATH])
+{
+    char below[DPC_PATH];
+    DpcStatus s = dpc_path(below, "%s/ckpt", path);
+    if (s == DPC_OK)
+        s = dpc_ckpt_find(c, path, "auto", to);
+    if (s == DPC_OK && !to[0])
+        s = dpc_ckpt_find(c, below, "auto", to);
+    return s == DPC_OK && !to[0] ? dpc_path(to, "%s", path) : s;
+}
+
 DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const char *path,
                              const char *here, const char *there, bool ema,
                              int *nloaded)
 {
     Import m = { here, there, ema };
     DpcSource *source;
-    char name[DPC_PATH];
+    char name[DPC_PATH], from[DPC_PATH];
     int n = 0;
-    DpcStatus s = dpc_source_open(path, &source);
-    if (s == DPC_OK)
-        s = dpc_source_verify(source, (uint32_t)c->world->rank,
-                              (uint32_t)c->world->size, c->out.buf,
+    DpcStatus s = import_path(c, path, from);
+    if (s != DPC_OK)
+        return s;
+    s = dpc_source_open(from, &source);
+    if (s == DPC_OK && strcmp(from, c->verified))
+        s = dpc_source_verify(source, (uint32_t)c->world.rank,
+                              (uint32_t)c->world.size, c->out.buf,
                               c->out.cap);
     if (s == DPC_OK)
         s = import_check(c, &m, source, &n);

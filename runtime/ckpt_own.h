@@ -21,7 +21,7 @@ typedef struct CkptPart {
 
 struct DpcCkpt {
     const DpcUnit *unit;
-    const DpcWorld *world;
+    DpcWorld world;
     DpcCkptHow how;
     DpcOut out;                           /* its buffer is the staging one */
     CkptPart mine, *all;                  /* [world.size] */

@@ -5,6 +5,7 @@
 #include "runtime/ckpt.h"
 
 #include "runtime/box.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -408,6 +409,35 @@ static void a_step_saved_again_replaces_the_old_one(void **state)
     }
 }
 
+static ssize_t full(void *arg, int fd, const void *p, size_t n)
+{
+    (void)arg, (void)fd, (void)p, (void)n;
+    errno = ENOSPC;
+    return -1;
+}
+
+static void a_full_disk_on_one_rank_fails_the_save_on_all(void **state)
+{
+    DpcDisk disk = dpc_disk;
+    (void)state;
+    disk.write = full;
+    world_make(&ordered, 1, 1);
+    ok(world_run(save));
+    world_make(&ordered, 2, 2);
+    ranks[2].disk = &disk;
+    assert_int_equal(world_run(save), DPC_ENV);
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(strstr(ranks[i].text, "model-00003-of-00004."
+            "safetensors: error: cannot write at byte "));
+        assert_non_null(strstr(ranks[i].text, "No space left on device (rank "
+                               "2)"));
+    }
+    assert_false(exists("step-00000002"));
+    assert_false(exists("step-00000002.tmp-new"));
+    ok(world_run(find_load));
+    world_is(&ordered, 1, 1);
+}
+
 static void flip(const char *name, int64_t at)
 {
     char path[DPC_PATH], b;
@@ -526,6 +556,9 @@ static void params_come_from_another_model_by_prefix(void **state)
     ok(world_run(init_from));
     assert_memory_equal(ranks[2].leaves + l[1].at, want + l[1].at, l[1].bytes);
     assert_memory_not_equal(ranks[2].leaves + l[0].at, want + l[0].at, 16);
+    init_path = root, use_ema = false;    /* the run: its newest */
+    ok(world_run(init_from));
+    assert_memory_equal(ranks[2].leaves + l[0].at, want + l[0].at, l[0].bytes);
 }
 
 static void missing_params_are_listed_and_left_overs_told(void **state)
@@ -562,6 +595,7 @@ int main(void)
         T(nothing_to_resume_is_a_fresh_start),
         T(the_last_k_and_the_best_are_kept),
         T(a_step_saved_again_replaces_the_old_one),
+        T(a_full_disk_on_one_rank_fails_the_save_on_all),
         T(any_flipped_bit_sends_auto_to_the_one_before),
         T(a_cut_file_is_told_with_both_sizes),
         T(another_model_is_refused_by_name),
