@@ -13,7 +13,7 @@
 static char *axis_name(Parser *p)
 {
     const char *start = p->s;
-    while (isalnum((unsigned char)*p->s) || *p->s == '_' || *p->s == '\'')
+    while (isalnum((unsigned char)*p->s) || (*p->s && strchr("_'.-", *p->s)))
         p->s++;
     if (p->s == start)
         token_expected(p, "the name of a mesh axis");
