@@ -20,6 +20,7 @@ typedef struct DpcMark {
     _Atomic uint64_t step;
     _Atomic uint32_t program;
     _Atomic uint32_t at[2];               /* step under way, a stream */
+    _Atomic uint32_t runs;                /* begun so far */
 } DpcMark;
 enum { DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_LEFT, DPC_MARK_FAILED };
 

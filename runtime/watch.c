@@ -155,7 +155,7 @@ static void progress_look(DpcWatch *w)
 {
     const DpcMark *m = w->rt->mark;
     uint64_t now[4] = {atomic_load(&m->step), atomic_load(&m->at[0]),
-                       atomic_load(&m->at[1]), (uint64_t)w->rt->round};
+                       atomic_load(&m->at[1]), atomic_load(&m->runs)};
     bool runs = atomic_load(&m->state) == DPC_MARK_RUNS;
     if (!runs || memcmp(now, w->seen, sizeof now)) {
         memcpy(w->seen, now, sizeof now);
