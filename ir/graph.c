@@ -159,6 +159,9 @@ Type coll_type(const Graph *g, Op op, const Attr *a, Ref in, const char *loc)
         join_dim(g, a, a->dim, &t, op, loc);
     if (op == OP_all_to_all)
         part_dim(g, a, a->to, &t, op, loc);
+    if (op == OP_own && (type_axes(&t) & a->axes))
+        err(loc, "own: %s names one of these axes already",
+            type_text(g->arena, &g->mesh, &t));
     if (op == OP_own)
         t.partial |= a->axes;
     return t;

@@ -116,7 +116,23 @@ static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
     return fold && op != OP_take && d == BF16 ? F32 : d;
 }
 
-static void result_dims(const Sig *s, Type *t)
+/* FOLD(max): the gradient asks which element it was, so a letter that is
+ * repeated in the result would count twice. */
+static void no_repeats(const Sig *s, Op op, const char *loc)
+{
+    bool left[NLETTER] = {0};
+    for (int d = 0; d < s->in[0].ndim; d++)
+        for (int k = 0; k < s->in[0].dim[d].n; k++)
+            left[(int)s->in[0].dim[d].c[k]] = true;
+    for (int d = 0; d < s->out.ndim; d++)
+        for (int k = 0; k < s->out.dim[d].n; k++)
+            if (!left[(int)s->out.dim[d].c[k]])
+                err(loc, "%s: the operand has no dimension %c; repeat it with "
+                    "move afterwards", ops[op].name, s->out.dim[d].c[k]);
+}
+
+static void result_dims(const Sig *s, const Graph *g, Op op, Type *t,
+                        const char *loc)
 {
     t->ndim = s->out.ndim;
     for (int d = 0; d < t->ndim; d++) {
@@ -127,6 +143,12 @@ static void result_dims(const Sig *s, Type *t)
         if (m->window)
             t->dim[d] = s->extent[(int)m->c[0]];
         t->split[d] = s->split[carrier(m)];
+        if (m->n > 1 && !m->window
+            && s->size[carrier(m)] % split_parts(&g->mesh, t->split[d]))
+            err(loc, "%s: %c of %lld is outer in a group and cannot be cut in "
+                "%lld parts", ops[op].name, carrier(m),
+                (long long)s->size[carrier(m)],
+                (long long)split_parts(&g->mesh, t->split[d]));
     }
 }
 
@@ -142,7 +164,9 @@ Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
         err(loc, "%s: operands are split in ways that do not fit; reshard one",
             ops[op].name);
     own_splits(&s, a);
-    result_dims(&s, &t);
+    result_dims(&s, g, op, &t, loc);
+    if (ops[op].fold == FOLD_MAX)
+        no_repeats(&s, op, loc);
     t.dtype = result_dtype(&s, g, op, a, in, loc);
     for (int i = 0; i < s.nop; i++)
         if (variadic || !s.in[i].unread)

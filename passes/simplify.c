@@ -179,6 +179,11 @@ static bool fold_numbers(const Graph *g, const Node *n, double *v)
         return false;
     if ((float)a != a || (float)b != b)
         return false;
+    double sum = n->op == OP_sub ? a - b : a + b;   /* exact when it gives */
+    if ((n->op == OP_add || n->op == OP_sub)        /* both back */
+        && (sum - a != (n->op == OP_sub ? -b : b)
+            || sum - (n->op == OP_sub ? -b : b) != a))
+        return false;
     switch (n->op) {
     case OP_neg: *v = -a; break;
     case OP_add: *v = a + b; break;
