@@ -23,12 +23,13 @@ MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
 LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
 IMG="libpng libturbojpeg jansson"
 IMG_C=$(flags --cflags $IMG) IMG_L=$(flags --libs $IMG)
-LIBS="$LUA_L $MPI_L $IMG_L -ldnnl -ldl -lz -lm -lpthread"
+RTLIBS="$MPI_L $IMG_L -ldnnl -lgomp -ldl -lz -lm -lpthread"
+LIBS="$LUA_L $RTLIBS"
 
 # One Makefile for every goal.  Archives take the objects that exist, so a
 # test still links when a file that it does not need is broken.
 make_run() {
-    BUILD=$BUILD CC=$CC FLAGS=$FLAGS LIBS=$LIBS \
+    BUILD=$BUILD CC=$CC FLAGS=$FLAGS LIBS=$LIBS RTLIBS=$RTLIBS \
     EXTRA="$MPI_C $LUA_C $IMG_C" make --no-print-directory -f - "$@" <<'EOF'
 floors := ir passes codegen compiler runtime
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
@@ -54,8 +55,9 @@ $(BUILD)/libdpc.a: $(wildcard $(core))
 	@rm -f $@; ar rcs $@ $^
 $(BUILD)/libdpc_rt.a: $(wildcard $(call objects,runtime))
 	@rm -f $@; ar rcs $@ $^
+	@echo "$(RTLIBS)" > $(BUILD)/libdpc_rt.link
 
-$(BUILD)/dpc: $(main) $(BUILD)/libdpc.a $(BUILD)/libdpc_rt.a
+$(BUILD)/dpc: $(main) $(wildcard $(core)) $(BUILD)/libdpc_rt.a
 	@echo "  link $@"
 	@$(CC) $(FLAGS) -o $@ $^ -Wl,--as-needed $(LIBS)
 
@@ -162,6 +164,7 @@ install_to() {
     build || return 1
     install -Dm755 "$BUILD/dpc" "$p/bin/dpc"
     install -Dm644 "$BUILD/libdpc_rt.a" "$p/lib/dpc/libdpc_rt.a"
+    install -Dm644 "$BUILD/libdpc_rt.link" "$p/lib/dpc/libdpc_rt.link"
     for f in runtime/*.h models/*.lua models/*/*.lua \
              passes/partitioners/*.lua; do
         test -f "$f" && install -Dm644 "$f" "$p/share/dpc/$f"
@@ -197,6 +200,7 @@ mpirun openmpi-bin starts ranks
 /usr/include/png.h libpng-dev reads and writes pictures
 /usr/include/turbojpeg.h libturbojpeg0-dev reads pictures
 /usr/include/jansson.h libjansson-dev reads JSON
+/usr/include/xxhash.h libxxhash-dev names kernels by their text
 /usr/include/zlib.h zlib1g-dev reads .gz data
 EOF
     test -z "$miss" && { echo 'deps: all there'; return 0; }

@@ -39,7 +39,7 @@ Graph *model_entry(const Model *, const char *name);      /* NULL */
 
 typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */
-    int ranks, micro;
+    int ranks, micro;                     /* ranks 0: what the plan says */
     DType compute;
 } PlanOptions;
 

@@ -272,8 +272,10 @@ static const char *folder(Arena *a, const char *path)
 /* "models/mlp.lua" is called "mlp". */
 static const char *stem(Arena *a, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *s = slash ? slash + 1 : path;
-    return fmt(a, "%.*s", (int)strcspn(s, "."), s);
+    const char *slash = strrchr(path, '/');
+    char *s = fmt(a, "%s", path + (slash ? slash + 1 - path : 0));
+    s[strcspn(s, ".")] = 0;
+    return s;
 }
 
 static void define_check(const ModelOptions *o)

@@ -1,0 +1,196 @@
+/* cmd_check.c -- dpc check and dpc print: a model, looked at. */
+#include "compiler/options.h"
+
+/* ---- check ---- */
+
+typedef struct Size {
+    int64_t parameters, trainable, states;
+    double forward, step;                 /* flops of one step, whole */
+} Size;
+
+static void mark(const Graph *g, Ref r, bool *in)
+{
+    in[r] = true;
+    for (Ref k = r + 1; k-- > 0;)
+        for (int i = 0; in[k] && i < g->node[k].nin; i++)
+            in[g->node[k].in[i]] = true;
+}
+
+/* Flops of what the losses read: all of it without a gradient. */
+static double flops_forward(const Graph *g, Arena *a)
+{
+    bool *in = alloc(a, g->n + 1), any = false;
+    double sum = 0;
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_grad && !in[g->node[r].in[0]])
+            mark(g, g->node[r].in[0], in), any = true;
+    for (uint32_t i = 0; i < g->nout && !any; i++)
+        mark(g, g->out[i].ref, in);
+    for (Ref r = 0; r < g->n; r++)
+        sum += in[r] ? node_flops(g, r) : 0;
+    return sum;
+}
+
+static Size model_size(const Options *o, const Model *m, const Graph *g)
+{
+    Size s = { 0 };
+    const Graph *init = model_entry(m, "init");
+    for (Ref r = 0; init && r < init->n; r++) {
+        const Node *n = &init->node[r];
+        int64_t k = type_volume(&n->type);
+        s.parameters += n->op == OP_param ? k : 0;
+        s.trainable += n->op == OP_param && !n->attr.frozen ? k : 0;
+        s.states += n->op == OP_state ? k : 0;
+    }
+    s.forward = flops_forward(g, o->arena);
+    Plan plan = { .compute = F32 };
+    Job job = { .keep = o->arena, .plan = &plan };
+    const Graph *step = run_passes("simplify,grad,tidy", g, &job);
+    for (Ref r = 0; r < step->n; r++)
+        s.step += node_flops(step, r);
+    return s;
+}
+
+static void entries_json(const Model *m)
+{
+    for (int i = 0; i < m->nentry; i++) {
+        const Graph *g = m->entry[i];
+        printf("%s{\"name\": ", i ? ", " : "");
+        json_string(stdout, g->entry);
+        printf(", \"nodes\": %u, \"outs\": [", g->n);
+        for (uint32_t k = 0; k < g->nout; k++) {
+            fputs(k ? ", " : "", stdout);
+            json_string(stdout, g->out[k].name);
+        }
+        printf("]}");
+    }
+}
+
+static void options_json(const Model *m)
+{
+    for (uint32_t i = 0; i < m->noption; i++) {
+        printf("%s{\"name\": ", i ? ", " : "");
+        json_string(stdout, m->option[i].name);
+        printf(", \"default\": ");
+        json_string(stdout, m->option[i].value);
+        printf(", \"doc\": ");
+        json_string(stdout, m->option[i].doc);
+        printf("}");
+    }
+}
+
+static void check_json(const Model *m, const Graph *g, const Size *s)
+{
+    printf("{\"model\": ");
+    json_string(stdout, m->name);
+    printf(", \"parameters\": %lld, \"trainable\": %lld, \"states\": %lld, "
+           "\"entry\": ", (long long)s->parameters, (long long)s->trainable,
+           (long long)s->states);
+    json_string(stdout, g->entry);
+    printf(", \"flops_forward\": %.0f, \"flops_step\": %.0f, \"entries\": [",
+           s->forward, s->step);
+    entries_json(m);
+    printf("], \"options\": [");
+    options_json(m);
+    printf("], \"meta\": %s}\n", m->meta);
+}
+
+static void check_text(const Options *o, const Model *m, const Graph *g,
+                       const Size *s)
+{
+    printf("%s: ok: %lld parameters, %lld trainable, %lld numbers of state\n",
+           m->path, (long long)s->parameters, (long long)s->trainable,
+           (long long)s->states);
+    printf("%-12s %.4g flops forward, %.4g a step\n", g->entry, s->forward,
+           s->step);
+    for (int i = 0; i < m->nentry && !o->quiet; i++)
+        printf("%-12s %u nodes\n", m->entry[i]->entry, m->entry[i]->n);
+    for (uint32_t i = 0; i < m->noption && !o->quiet; i++)
+        printf("-D %s=%s  %s\n", m->option[i].name, m->option[i].value,
+               m->option[i].doc);
+}
+
+int cmd_check(const Options *o)
+{
+    Model *m = model_open(o);
+    for (int i = 0; i < m->nentry; i++)
+        verify(m->entry[i], "the model");
+    const Graph *g = model_entry(m, "train");
+    if (!g)
+        g = m->entry[0];
+    Size s = model_size(o, m, g);
+    if (o->json)
+        check_json(m, g, &s);
+    else
+        check_text(o, m, g, &s);
+    return 0;
+}
+
+/* ---- print ---- */
+
+static void show(const Options *o, const Graph *g)
+{
+    if (o->brief)
+        graph_print_short(g, stdout);
+    else
+        graph_print(g, stdout);
+}
+
+_Noreturn static void entry_absent(const Model *m, const char *name)
+{
+    const char *have[64];
+    int n = 0;
+    for (; n < m->nentry && n < COUNT(have); n++)
+        have[n] = m->entry[n]->entry;
+    const char *near = near_name(name, have, n);
+    usage("--entry: the model has no entry \"%s\"%s%s%s", name,
+          near ? "; did you mean \"" : "", near ? near : "",
+          near ? "\"?" : "");
+}
+
+void pass_name_check(const char *name, const char *option)
+{
+    const char *have[32];
+    for (int i = 0; i < npass; i++) {
+        have[i] = passes[i].name;
+        if (strcmp(have[i], name) == 0)
+            return;
+    }
+    const char *near = near_name(name, have, npass);
+    usage("--%s: no pass \"%s\"%s%s%s; see dpc passes", option, name,
+          near ? "; did you mean \"" : "", near ? near : "",
+          near ? "\"?" : "");
+}
+
+static void print_after(const Options *o, const Graph *g, Job job)
+{
+    bool all = strcmp(o->after, "all") == 0;
+    if (!all)
+        job.stop_after = o->after;
+    if (all)
+        job.print_after = "all";
+    Graph *out = run_passes(NULL, g, &job);
+    if (!all)
+        show(o, out);
+}
+
+int cmd_print(const Options *o)
+{
+    Model *m = model_open(o);
+    Job job = { 0 };
+    if (o->entry && !model_entry(m, o->entry))
+        entry_absent(m, o->entry);
+    if (o->after && strcmp(o->after, "all") != 0)
+        pass_name_check(o->after, "after");
+    if (o->after)
+        job = job_open(o, plan_open(o, m->entry, m->nentry));
+    for (int i = 0; i < m->nentry; i++) {
+        if (o->entry && strcmp(m->entry[i]->entry, o->entry) != 0)
+            continue;
+        if (o->after)
+            print_after(o, m->entry[i], job);
+        else
+            show(o, m->entry[i]);
+    }
+    return 0;
+}

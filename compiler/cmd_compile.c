@@ -1,0 +1,198 @@
+/* cmd_compile.c -- dpc compile: a model and a plan become one binary. */
+#include "codegen/unit.h"
+#include "compiler/options.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum {
+    EMIT_GRAPH = 1, EMIT_PLAN = 2, EMIT_SCHEDULE = 4, EMIT_C = 8,
+    EMIT_CUDA = 16, EMIT_CUBIN = 32, EMIT_BIN = 64
+};
+
+static const struct { const char *name; unsigned bit; } emits[] = {
+    { "graph", EMIT_GRAPH }, { "plan", EMIT_PLAN },
+    { "schedule", EMIT_SCHEDULE }, { "c", EMIT_C }, { "cuda", EMIT_CUDA },
+    { "cubin", EMIT_CUBIN }, { "bin", EMIT_BIN },
+};
+
+static unsigned emit_one(const char *word)
+{
+    const char *have[COUNT(emits)];
+    for (int i = 0; i < COUNT(emits); i++) {
+        have[i] = emits[i].name;
+        if (strcmp(word, have[i]) == 0)
+            return emits[i].bit;
+    }
+    const char *near = near_name(word, have, COUNT(have));
+    usage("--emit: \"%s\" is not one of graph,plan,schedule,c,cuda,cubin,bin"
+          "%s%s%s", word, near ? "; did you mean \"" : "", near ? near : "",
+          near ? "\"?" : "");
+}
+
+static unsigned emit_set(const Options *o)
+{
+    unsigned set = 0;
+    if (!o->emit)
+        return EMIT_BIN;
+    for (const char *p = o->emit; *p; p += strcspn(p, ","), p += *p == ',')
+        set |= emit_one(fmt(o->arena, "%.*s", (int)strcspn(p, ","), p));
+    if (o->output)
+        set |= EMIT_BIN;
+    return set;
+}
+
+/* Cores of the machine, shared by the plan's ranks. */
+static int rank_threads(const Job *j)
+{
+    int n = j->cluster->cores / plan_ranks(j->plan);
+    return n > 1 ? n : 1;
+}
+
+static FILE *create(const Options *o, const char *name)
+{
+    const char *dir = o->emit_dir ? o->emit_dir : ".";
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        err_code(5, dir, "cannot be made: %s", strerror(errno));
+    const char *path = fmt(o->arena, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        err_code(5, path, "cannot be written: %s", strerror(errno));
+    if (!o->quiet)
+        fprintf(stderr, "dpc: wrote %s\n", path);
+    return f;
+}
+
+static void finish(FILE *f, const char *name)
+{
+    if (ferror(f) | fclose(f))
+        err_code(5, name, "cannot be written: %s", strerror(errno));
+}
+
+static void graph_write(const Options *o, const Model *m, const Graph *g,
+                        const char *what)
+{
+    const char *name = fmt(o->arena, "%s.%s.%s.ir", m->name, g->entry, what);
+    FILE *f = create(o, name);
+    graph_print(g, f);
+    finish(f, name);
+}
+
+static void plan_write(const Options *o, const Model *m, const Plan *p)
+{
+    const char *name = fmt(o->arena, "%s.plan.lua", m->name);
+    FILE *f = create(o, name);
+    plan_print(p, f);
+    finish(f, name);
+}
+
+/* DPC_CACHE_DIR, XDG_CACHE_HOME/dpc or ~/.cache/dpc. */
+static const char *cache_folder(const Options *o)
+{
+    const char *s;
+    if (o->no_cache)
+        return NULL;
+    if ((s = getenv("DPC_CACHE_DIR")) && *s)
+        return s;
+    if ((s = getenv("XDG_CACHE_HOME")) && *s)
+        return fmt(o->arena, "%s/dpc", s);
+    if ((s = getenv("HOME")) && *s)
+        return fmt(o->arena, "%s/.cache/dpc", s);
+    return NULL;
+}
+
+/* Flags that a binary is linked with stand beside the runtime's archive. */
+static const char *link_flags(const Options *o)
+{
+    if (!o->runtime_lib)
+        err_code(5, "dpc", "libdpc_rt.a is not beside dpc; see dpc doctor");
+    int n = (int)strlen(o->runtime_lib) - 2;
+    const char *path = fmt(o->arena, "%.*s.link", n, o->runtime_lib);
+    char line[1024] = "";
+    FILE *in = fopen(path, "r");
+    if (!in || !fgets(line, sizeof line, in))
+        err_code(5, path, "cannot be read: %s", strerror(errno));
+    fclose(in);
+    line[strcspn(line, "\n")] = 0;
+    return fmt(o->arena, "%s", line);
+}
+
+/* The whole path, so that it means the same in another folder. */
+static const char *absolute(const Options *o, const char *path)
+{
+    char *real = realpath(path, NULL);
+    const char *s = fmt(o->arena, "%s", real ? real : path);
+    free(real);
+    return s;
+}
+
+static UnitOptions unit_options(const Options *o, const Model *m, const Job *j,
+                                unsigned emit)
+{
+    static const char *const arch[] = { "sm_80", "sm_90" };
+    UnitRun *run = alloc(o->arena, (m->nrun + 1) * sizeof *run);
+    for (uint32_t i = 0; i < m->nrun; i++)
+        run[i] = (UnitRun){ m->run[i].command, m->run[i].entry,
+                            m->run[i].count, m->run[i].times };
+    const char *cc = getenv("CC");
+    UnitOptions u = {
+        .model = m->name, .version = DPC_VERSION, .meta = m->meta,
+        .run = run, .nrun = (int)m->nrun, .arch = arch, .narch = COUNT(arch),
+        .emit_dir = o->emit_dir ? o->emit_dir : ".",
+        .emit_c = emit & EMIT_C, .emit_cuda = emit & EMIT_CUDA,
+        .emit_cubin = emit & EMIT_CUBIN, .cc = cc && *cc ? cc : "cc",
+        .march = j->cluster->march, .cache = cache_folder(o),
+        .include = fmt(o->arena, "%s/runtime", o->home ? o->home : "."),
+        .threads = rank_threads(j), .jobs = j->cluster->cores,
+        .verbose = o->verbose,
+    };
+    if (emit & EMIT_BIN) {
+        u.out = o->output ? o->output : m->name;
+        u.runtime = absolute(o, o->runtime_lib ? o->runtime_lib : "");
+        u.link = link_flags(o);
+    }
+    return u;
+}
+
+static void report_print(const Options *o, const UnitOptions *u,
+                         const UnitReport *r)
+{
+    if (o->quiet || !u->out)
+        return;
+    fprintf(stderr, "dpc: %s: %d kernels; %d files compiled, %d from the "
+            "cache, %.1f s\n", u->out, r->kernels, r->compiled, r->cached,
+            r->seconds);
+    fprintf(stderr, "dpc: a rank holds %.1f MiB of leaves, %.1f MiB of arena "
+            "(bound %.1f), %.1f MiB of io\n", (double)r->leaves / (1 << 20),
+            (double)r->arena / (1 << 20), (double)r->lower / (1 << 20),
+            (double)r->io / (1 << 20));
+}
+
+int cmd_compile(const Options *o)
+{
+    unsigned emit = emit_set(o);
+    Model *m = model_open(o);
+    Plan *plan = plan_open(o, m->entry, m->nentry);
+    Job job = job_open(o, plan);
+    if (o->after && strcmp(o->after, "all") != 0)
+        pass_name_check(o->after, "after");
+    job.print_after = o->after;
+    unit_threads(rank_threads(&job));
+    if (emit & EMIT_PLAN)
+        plan_write(o, m, plan);
+    Graph **done = alloc(o->arena, (size_t)m->nentry * sizeof *done);
+    for (int i = 0; i < m->nentry; i++) {
+        if (emit & EMIT_GRAPH)
+            graph_write(o, m, m->entry[i], "graph");
+        done[i] = run_passes(NULL, m->entry[i], &job);
+        if (emit & EMIT_SCHEDULE)
+            graph_write(o, m, done[i], "schedule");
+    }
+    if (!(emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)))
+        return 0;
+    UnitOptions u = unit_options(o, m, &job, emit);
+    UnitReport r;
+    unit_build(done, m->nentry, &u, o->arena, &r);
+    report_print(o, &u, &r);
+    return 0;
+}

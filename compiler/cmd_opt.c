@@ -1,0 +1,155 @@
+/* cmd_opt.c -- dpc opt and dpc eval: graphs in text form, and their meaning. */
+#include "compiler/options.h"
+#include "ir/eval.h"
+#include <math.h>
+
+/* ---- opt ---- */
+
+static void list_check(const Options *o, const char *list)
+{
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        pass_name_check(fmt(o->arena, "%.*s", (int)strcspn(p, ","), p),
+                        "pass");
+}
+
+int cmd_opt(const Options *o)
+{
+    Graph *g = graph_read(o, o->file[0]);
+    bool planned = o->plan || o->partitioner || o->ranks > 1 || o->micro > 1;
+    Plan none = { .bucket = 32 << 20 };
+    none.compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
+    Plan *plan = planned ? plan_open(o, &g, 1) : &none;
+    Job job = job_open(o, plan);
+    if (o->pass)
+        list_check(o, o->pass);
+    if (o->start_from)
+        pass_name_check(job.start_from = o->start_from, "start-from");
+    if (o->stop_after)
+        pass_name_check(job.stop_after = o->stop_after, "stop-after");
+    g = run_passes(o->pass, g, &job);
+    if (o->brief)
+        graph_print_short(g, stdout);
+    else
+        graph_print(g, stdout);
+    return 0;
+}
+
+/* ---- eval ---- */
+
+/* A number that changes when any element does. */
+static uint64_t digest(const Num *x, int64_t n)
+{
+    uint64_t h = 14695981039346656037u;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t v = x[i].f;
+        for (int k = 0; k < 8; k++, v >>= 8)
+            h = (h ^ (v & 255)) * 1099511628211u;
+    }
+    return h;
+}
+
+typedef struct Line { const Options *o; const Graph *g; Eval *e; int n; } Line;
+
+/* "loss f32[] 2.302585" or mean and root mean square; digests in the field. */
+static void line(Line *l, const char *kind, const char *name, Ref r)
+{
+    static const Mesh none;
+    const Type *t = &l->g->node[r].type;
+    Type whole = { .dtype = t->dtype, .ndim = t->ndim };
+    memcpy(whole.dim, t->dim, sizeof whole.dim);
+    int64_t n = type_volume(t);
+    const Num *x = eval_get(l->e, r);
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i].r, square += x[i].r * x[i].r;
+    if (l->o->json) {
+        printf("%s{\"kind\": \"%s\", \"name\": ", l->n++ ? ",\n " : "", kind);
+        json_string(stdout, name);
+        printf(", \"type\": \"%s\", \"digest\": \"%016llx\"",
+               type_text(l->o->arena, &none, &whole),
+               (unsigned long long)digest(x, n));
+        if (!l->o->field)
+            printf(", \"mean\": %.17g, \"rms\": %.17g", sum / (double)n,
+                   sqrt(square / (double)n));
+        printf("}");
+        return;
+    }
+    printf("%s %s %s ", kind, name, type_text(l->o->arena, &none, &whole));
+    if (l->o->field)
+        printf("%016llx\n", (unsigned long long)digest(x, n));
+    else if (n == 1)
+        printf("%.9g\n", sum);
+    else
+        printf("mean %.9g rms %.9g\n", sum / (double)n,
+               sqrt(square / (double)n));
+}
+
+static void eval_entry(const Options *o, const Graph *g)
+{
+    Line l = { o, g, eval_new(g, o->field ? FIELD : REAL, (uint64_t)o->seed, 0),
+               0 };
+    eval_run(l.e);
+    if (o->json)
+        printf("{\"entry\": \"%s\", \"values\": [", g->entry ? g->entry : "");
+    else if (g->entry)
+        printf("entry %s\n", g->entry);
+    for (uint32_t i = 0; i < g->nout; i++)
+        line(&l, "return", g->out[i].name, g->out[i].ref);
+    for (uint32_t i = 0; i < g->nset; i++)
+        line(&l, "set", g->node[g->set[i].leaf].name, g->set[i].value);
+    if (o->json)
+        printf("]}\n");
+    eval_free(l.e);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static bool has_grad(const Graph *g)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_grad)
+            return true;
+    return false;
+}
+
+/* Only what evaluation needs: the gradient; the plan where there is one. */
+static Graph *prepare(const Options *o, Graph *const *entry, int n, int i)
+{
+    Graph *g = entry[i];
+    bool planned = o->plan || o->partitioner || o->ranks > 1 || o->micro > 1;
+    if (!planned && !o->stop_after && !o->dtype) {
+        Job job = { .keep = o->arena };
+        return has_grad(g) ? run_passes("grad", g, &job) : g;
+    }
+    if (g->phase != PHASE_TENSOR)
+        return g;
+    Job job = job_open(o, plan_open(o, entry, n));
+    job.stop_after = o->stop_after ? o->stop_after : "local";
+    pass_name_check(job.stop_after, "stop-after");
+    return run_passes(NULL, g, &job);
+}
+
+int cmd_eval(const Options *o)
+{
+    Graph *one[1], **entry = one;
+    int n = 1, shown = 0;
+    if (ends_with(o->file[0], ".lua")) {
+        Model *m = model_open(o);
+        entry = m->entry, n = m->nentry;
+    } else
+        one[0] = graph_read(o, o->file[0]);
+    for (int i = 0; i < n; i++) {
+        if (o->entry && (!entry[i]->entry ||
+                         strcmp(entry[i]->entry, o->entry) != 0))
+            continue;
+        eval_entry(o, prepare(o, entry, n, i));
+        shown++;
+    }
+    if (!shown)
+        usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
+    return 0;
+}

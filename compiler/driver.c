@@ -1,0 +1,140 @@
+/* driver.c -- what the commands that read a model share. */
+#include "compiler/options.h"
+#include <stdlib.h>
+
+Model *model_open(const Options *o)
+{
+    ModelOptions m = {
+        .home = o->home, .define = o->define.at, .ndefine = o->define.n,
+        .memory = o->lua_memory << 20, .instructions = o->lua_limit,
+    };
+    return model_load(o->file[0], &m, o->arena);
+}
+
+static int small(int64_t n, const char *name)
+{
+    if (n > 65536)
+        usage("--%s: %lld; at most 65536", name, (long long)n);
+    return (int)n;
+}
+
+Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
+{
+    PlanOptions p = {
+        .home = o->home, .file = o->plan ? o->plan : o->partitioner,
+        .ranks = small(o->ranks, "ranks"), .micro = small(o->micro, "micro"),
+        .compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32,
+    };
+    if (o->plan && o->partitioner)
+        usage("--plan and --partitioner exclude each other");
+    if (o->plan)
+        return plan_read(&p, entry, nentry, o->arena);
+    p.ranks = p.ranks ? p.ranks : 1;
+    p.micro = p.micro ? p.micro : 1;
+    if (!p.file)
+        p.file = "ddp";
+    return plan_partition(&p, entry, nentry, o->arena);
+}
+
+static const Graph *current;              /* for dpc-crash.ir */
+
+static void dump(FILE *f)
+{
+    if (current)
+        graph_print(current, f);
+}
+
+static void remember(void *arg, const char *pass, const Graph *before,
+                     const Graph *after)
+{
+    (void)arg, (void)pass, (void)before;
+    current = after;
+}
+
+Job job_open(const Options *o, const Plan *plan)
+{
+    Cluster *c = cluster_read(o->home, o->cluster, o->arena);
+    const char *name = o->target ? o->target : c->target;
+    const Target *t = target_find(name);
+    if (!t)
+        err_code(2, "dpc", "--target: this dpc has no target \"%s\"", name);
+    die_dump = dump;
+    return (Job){ .keep = o->arena, .plan = plan, .target = t, .cluster = c,
+                  .time = o->time_passes, .check = remember };
+}
+
+/* All of a file or of stdin, as text. */
+static char *text_read(const Options *o, const char *path)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    size_t n = 0, size = 1 << 16, k;
+    char *text = malloc(size), *more;
+    if (!in)
+        err(path, "cannot be opened");
+    while (text && (k = fread(text + n, 1, size - n - 1, in)) > 0) {
+        n += k;
+        if (n + 1 < size)
+            continue;
+        more = realloc(text, size *= 2);
+        if (!more)
+            free(text);
+        text = more;
+    }
+    if (!text)
+        err_code(3, path, "out of memory");
+    text[n] = 0;
+    if (in != stdin)
+        fclose(in);
+    char *kept = fmt(o->arena, "%s", text);
+    free(text);
+    return kept;
+}
+
+Graph *graph_read(const Options *o, const char *path)
+{
+    const char *name = strcmp(path, "-") == 0 ? "stdin" : path;
+    return graph_parse(o->arena, text_read(o, path), name);
+}
+
+/* ---- short text ---- */
+
+/* Cut " key=word" or " key="text"" out of the line. */
+static void cut(char *line, const char *key)
+{
+    char *p = strstr(line, key);
+    if (!p)
+        return;
+    char *e = p + strlen(key) + strcspn(p + strlen(key), " ");
+    memmove(p, e, strlen(e) + 1);
+}
+
+void graph_print_short(const Graph *g, FILE *out)
+{
+    char *text = NULL, *line;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    graph_print(g, f);
+    fclose(f);
+    for (char *p = text; (line = strsep(&p, "\n")) && (p || *line);) {
+        if (*line != '#') {
+            cut(line, " loc=");
+            cut(line, " scope=");
+        }
+        fprintf(out, "%s\n", line);
+    }
+    free(text);
+}
+
+void json_string(FILE *out, const char *s)
+{
+    fputc('"', out);
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            fputc('\\', out);
+        if ((unsigned char)*s < 32)
+            fprintf(out, "\\u%04x", (unsigned)*s);
+        else
+            fputc(*s, out);
+    }
+    fputc('"', out);
+}

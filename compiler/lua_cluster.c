@@ -1,0 +1,111 @@
+/* lua_cluster.c -- cluster files: what one rank has, and what is between.
+ *
+ * return { name, target, march, cores, memory, levels = { { name, fanout,
+ * bandwidth, latency }, ... } }, inner level first; bytes, bytes a second,
+ * seconds.  cores and memory that are absent are asked of this machine. */
+#include "compiler/lua_front.h"
+#include <unistd.h>
+
+static double real_at(lua_State *L, const char *key, double otherwise)
+{
+    const char *path = front_of(L)->line;
+    double x = otherwise;
+    if (lua_getfield(L, -1, key) != LUA_TNIL) {
+        if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 0))
+            fail_at(L, path, "%s: a number from 0 is wanted", key);
+        x = lua_tonumber(L, -1);
+    }
+    lua_pop(L, 1);
+    return x;
+}
+
+static const char *text_at(lua_State *L, const char *key, const char *otherwise)
+{
+    const char *s = otherwise;
+    if (lua_getfield(L, -1, key) == LUA_TSTRING)
+        s = intern(front_of(L)->a, lua_tostring(L, -1));
+    else if (!lua_isnil(L, -1))
+        fail_at(L, front_of(L)->line, "%s: a text is wanted", key);
+    lua_pop(L, 1);
+    return s;
+}
+
+static void keys_check(lua_State *L, const char *const *known, int n)
+{
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING
+                        ? lua_tostring(L, -2) : "1";
+        int k = 0;
+        while (k < n && strcmp(known[k], key) != 0)
+            k++;
+        const char *near = near_name(key, known, n);
+        if (k == n)
+            fail_at(L, front_of(L)->line, "the cluster has no word \"%s\"%s%s"
+                    "%s", key, near ? "; did you mean \"" : "",
+                    near ? near : "", near ? "\"?" : "");
+    }
+}
+
+static void levels_read(lua_State *L, Cluster *c)
+{
+    static const char *const known[] = { "name", "fanout", "bandwidth",
+                                         "latency" };
+    if (lua_getfield(L, -1, "levels") == LUA_TTABLE) {
+        lua_Integer n = luaL_len(L, -1);
+        if (n > NLEVEL)
+            fail_at(L, front_of(L)->line, "levels: %lld; at most %d", n,
+                    NLEVEL);
+        for (; c->nlevel < n; c->nlevel++) {
+            if (lua_geti(L, -1, c->nlevel + 1) != LUA_TTABLE)
+                fail_at(L, front_of(L)->line, "levels: a list of tables is "
+                        "wanted");
+            keys_check(L, known, COUNT(known));
+            c->level[c->nlevel] = (Level){
+                text_at(L, "name", "level"), (int)real_at(L, "fanout", 1),
+                real_at(L, "bandwidth", 1e9), real_at(L, "latency", 1e-6) };
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+}
+
+/* stack: Cluster, chunk */
+static int cluster_run(lua_State *L)
+{
+    static const char *const known[] = { "name", "target", "march", "cores",
+                                         "memory", "levels" };
+    Cluster *c = lua_touserdata(L, 1);
+    lua_call(L, 0, 1);
+    if (!lua_istable(L, 2))
+        fail_at(L, front_of(L)->line, "the cluster file returns %s; a table "
+                "is wanted", luaL_typename(L, 2));
+    keys_check(L, known, COUNT(known));
+    c->name = text_at(L, "name", "host");
+    c->target = text_at(L, "target", "host");
+    c->march = text_at(L, "march", "native");
+    c->cores = (int)real_at(L, "cores", 0);
+    c->memory = (int64_t)real_at(L, "memory", 0);
+    levels_read(L, c);
+    return 0;
+}
+
+Cluster *cluster_read(const char *home, const char *file, Arena *a)
+{
+    const char *path = file ? file
+                     : fmt(a, "%s/models/clusters/host.lua", home ? home : ".");
+    Front *f = alloc(a, sizeof *f);
+    *f = (Front){ .a = a, .home = home, .dir = ".", .scope = "",
+                  .line = intern(a, path) };
+    Cluster *c = alloc(a, sizeof *c);
+    lua_State *L = sandbox_new(f);
+    lua_pushcfunction(L, cluster_run);
+    lua_pushlightuserdata(L, c);
+    sandbox_load(L, f->line, f->line, false);
+    sandbox_call(L, 2, 0);
+    lua_close(L);
+    if (!c->cores)
+        c->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!c->memory)
+        c->memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return c;
+}

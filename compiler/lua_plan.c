@@ -1,0 +1,422 @@
+/* lua_plan.c -- partitioners and plan files.
+ *
+ * A partitioner is `return function(g) ... end`: from a read-only view of the
+ * leaves (g.leaves, g.ranks, g.micro) it returns { mesh, leaf }.  mesh lists
+ * {"name", size} or {"name", size, "time"}; leaf is a function of one leaf, or
+ * a table by name, that gives the splits of its dimensions, "dp/mb", major
+ * first, nil or "" for whole.  A plan file returns the same table, so what is
+ * printed reads back.  Axes of size one are dropped. */
+#include "compiler/lua_front.h"
+#include <stdlib.h>
+
+typedef struct Planning {
+    const PlanOptions *o;
+    Graph *const *entry;
+    int nentry;
+    Plan *plan;
+    const char *what, *loc;               /* "partitioner"; the line to blame */
+} Planning;
+
+static const struct { const char *name; AxisKind kind; } kinds[] = {
+    { "space", SPACE }, { "stage", STAGE }, { "time", TIME },
+};
+
+static bool is_leaf(const Node *n)
+{
+    return n->op == OP_input || n->op == OP_param || n->op == OP_state;
+}
+
+/* ---- the view ---- */
+
+static void leaf_push(lua_State *L, const Graph *g, const Node *n)
+{
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, ops[n->op].name), lua_setfield(L, -2, "op");
+    lua_pushstring(L, n->name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, g->entry ? g->entry : ""), lua_setfield(L, -2, "entry");
+    lua_pushstring(L, dtype_name(n->type.dtype));
+    lua_setfield(L, -2, "dtype");
+    lua_pushboolean(L, n->op == OP_param && !n->attr.frozen);
+    lua_setfield(L, -2, "trainable");
+    lua_createtable(L, n->type.ndim, 0);
+    for (int d = 0; d < n->type.ndim; d++) {
+        lua_pushinteger(L, n->type.dim[d]);
+        lua_rawseti(L, -2, d + 1);
+    }
+    lua_setfield(L, -2, "dims");
+}
+
+/* One of each name: the first entry that has it. */
+static bool seen(const Planning *p, int e, const char *name)
+{
+    for (int k = 0; k < e; k++)
+        if (graph_leaf(p->entry[k], name) != NONE)
+            return true;
+    return false;
+}
+
+static void view_push(lua_State *L, const Planning *p)
+{
+    lua_Integer n = 0;
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
+    lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
+    lua_newtable(L);
+    for (int e = 0; e < p->nentry; e++)
+        for (Ref r = 0; r < p->entry[e]->n; r++) {
+            const Node *node = &p->entry[e]->node[r];
+            if (!is_leaf(node) || seen(p, e, node->name))
+                continue;
+            leaf_push(L, p->entry[e], node);
+            lua_rawseti(L, -2, ++n);
+        }
+    lua_setfield(L, -2, "leaves");
+}
+
+/* ---- the mesh ---- */
+
+static const char *text_at(lua_State *L, int i)
+{
+    return lua_type(L, i) == LUA_TSTRING ? lua_tostring(L, i) : "";
+}
+
+static bool axis_name(const char *s)
+{
+    return *s && strlen(s) < 16 && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz")];
+}
+
+/* { "dp", 2, "time" } on top. */
+static void axis_read(lua_State *L, Planning *p, int i)
+{
+    Front *f = front_of(L);
+    Mesh *m = &p->plan->mesh;
+    Axis a = { .kind = SPACE };
+    if (!lua_istable(L, -1))
+        fail_at(L, p->loc, "mesh: axis %d is no {\"name\", size}", i);
+    lua_geti(L, -1, 1), lua_geti(L, -2, 2), lua_geti(L, -3, 3);
+    a.name = intern(f->a, text_at(L, -3));
+    a.size = (int)lua_tointeger(L, -2);
+    const char *kind = lua_isnil(L, -1) ? "space" : text_at(L, -1);
+    int k = 0;
+    while (k < COUNT(kinds) && strcmp(kinds[k].name, kind) != 0)
+        k++;
+    if (!axis_name(a.name))
+        fail_at(L, p->loc, "mesh: \"%s\" is no axis; lower-case letters, "
+                "fewer than 16", a.name);
+    if (!lua_isinteger(L, -2) || a.size < 1 || a.size > 65536)
+        fail_at(L, p->loc, "mesh: the size of \"%s\" is %s", a.name,
+                luaL_tolstring(L, -2, NULL));
+    if (k == COUNT(kinds))
+        fail_at(L, p->loc, "mesh: \"%s\" is \"%s\"; there are space, stage, "
+                "time", a.name, kind);
+    if (mesh_find(m, a.name) >= 0)
+        fail_at(L, p->loc, "mesh: \"%s\" stands there twice", a.name);
+    if (m->naxis == NAXIS)
+        fail_at(L, p->loc, "mesh: more than %d axes", NAXIS);
+    a.kind = kinds[k].kind;
+    m->axis[m->naxis++] = a;
+    lua_pop(L, 3);
+}
+
+static void mesh_read(lua_State *L, Planning *p, int i)
+{
+    if (lua_getfield(L, i, "mesh") != LUA_TTABLE)
+        fail_at(L, p->loc, "the %s gives no table \"mesh\"", p->what);
+    lua_Integer n = luaL_len(L, -1);
+    for (lua_Integer k = 1; k <= n; k++) {
+        lua_geti(L, -1, k);
+        axis_read(L, p, (int)k);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    int ranks = plan_ranks(p->plan);
+    if (p->o->ranks && ranks != p->o->ranks)
+        fail_at(L, p->loc, "the mesh has %d ranks, --ranks says %d", ranks,
+                p->o->ranks);
+}
+
+int plan_ranks(const Plan *p)
+{
+    Axes ranks = mesh_axes(&p->mesh, SPACE) | mesh_axes(&p->mesh, STAGE);
+    return (int)mesh_size(&p->mesh, ranks);
+}
+
+/* ---- the leaves ---- */
+
+static Split split_read(lua_State *L, const Planning *p, const Node *n, int d,
+                        const char *s, Axes *taken)
+{
+    const Mesh *m = &p->plan->mesh;
+    Split split = 0;
+    while (*s) {
+        int size = (int)strcspn(s, "/");
+        const char *name = fmt(front_of(L)->a, "%.*s", size, s);
+        int axis = mesh_find(m, name);
+        if (axis < 0)
+            fail_at(L, p->loc, "leaf \"%s\": the mesh has no axis \"%s\"",
+                    n->name, name);
+        if (*taken & (1 << axis))
+            fail_at(L, p->loc, "leaf \"%s\": axis \"%s\" splits it twice",
+                    n->name, name);
+        *taken |= (Axes)(1 << axis);
+        if (m->axis[axis].size > 1)
+            split = split_push(split, axis);
+        s += size + (s[size] == '/');
+    }
+    int64_t parts = split_parts(m, split);
+    if (n->type.dim[d] % parts != 0)
+        fail_at(L, p->loc, "leaf \"%s\": dimension %d is %lld, which %lld "
+                "parts do not divide", n->name, d, (long long)n->type.dim[d],
+                (long long)parts);
+    return split;
+}
+
+/* Splits of one leaf from the table on top. */
+static void leaf_read(lua_State *L, Planning *p, const Node *n)
+{
+    LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
+    Plan *plan = p->plan;
+    Axes taken = 0;
+    Split all = 0;
+    if (!lua_istable(L, -1))
+        fail_at(L, p->loc, "leaf \"%s\": a list of splits is wanted, this is "
+                "%s", n->name, luaL_typename(L, -1));
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1 ||
+            lua_tointeger(L, -2) > l.ndim)
+            fail_at(L, p->loc, "leaf \"%s\" has %d dimensions, none is \"%s\"",
+                    n->name, l.ndim, luaL_tolstring(L, -2, NULL));
+    for (int d = 0; d < l.ndim; d++) {
+        int t = lua_geti(L, -1, d + 1);
+        if (t != LUA_TNIL && t != LUA_TSTRING && t != LUA_TBOOLEAN)
+            fail_at(L, p->loc, "leaf \"%s\": the split of dimension %d is a "
+                    "%s", n->name, d, lua_typename(L, t));
+        l.split[d] = split_read(L, p, n, d, text_at(L, -1), &taken);
+        all |= l.split[d];
+        lua_pop(L, 1);
+    }
+    if (!all)
+        return;
+    GROW(front_of(L)->a, plan->leaf, plan->nleaf, plan->leafcap);
+    plan->leaf[plan->nleaf++] = l;
+}
+
+/* Ask for one leaf: `leaf` is at index i, function or table. */
+static void leaf_ask(lua_State *L, Planning *p, int i, const Graph *g,
+                     const Node *n)
+{
+    if (lua_isfunction(L, i)) {
+        lua_pushvalue(L, i);
+        leaf_push(L, g, n);
+        lua_call(L, 1, 1);
+    } else
+        lua_getfield(L, i, n->name);
+    if (!lua_isnil(L, -1))
+        leaf_read(L, p, n);
+    lua_pop(L, 1);
+}
+
+static const Node *leaf_named(const Planning *p, const char *name)
+{
+    for (int e = 0; e < p->nentry; e++) {
+        Ref r = graph_leaf(p->entry[e], name);
+        if (r != NONE)
+            return &p->entry[e]->node[r];
+    }
+    return NULL;
+}
+
+/* A name in the table that no entry has is an error, with the nearest. */
+static void names_check(lua_State *L, Planning *p, int i)
+{
+    const char **have = NULL;
+    uint32_t n = 0, cap = 0;
+    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+        const char *name = text_at(L, -2);
+        if (leaf_named(p, name))
+            continue;
+        for (int e = 0; e < p->nentry; e++)
+            for (Ref r = 0; r < p->entry[e]->n; r++)
+                if (is_leaf(&p->entry[e]->node[r])) {
+                    GROW(front_of(L)->a, have, n, cap);
+                    have[n++] = p->entry[e]->node[r].name;
+                }
+        const char *near = near_name(name, have, (int)n);
+        fail_at(L, p->loc, "the model has no leaf \"%s\"%s%s%s", name,
+                near ? "; did you mean \"" : "", near ? near : "",
+                near ? "\"?" : "");
+    }
+}
+
+/* The line to blame for what a function says; the file's otherwise. */
+static void blame(lua_State *L, Planning *p, int i)
+{
+    lua_Debug ar;
+    if (!lua_isfunction(L, i))
+        return;
+    lua_pushvalue(L, i);
+    lua_getinfo(L, ">S", &ar);
+    p->loc = fmt(front_of(L)->a, "%s:%d", ar.source + 1, ar.linedefined);
+}
+
+static void leaves_read(lua_State *L, Planning *p, int i)
+{
+    int t = lua_getfield(L, i, "leaf"), at = lua_gettop(L);
+    if (t != LUA_TFUNCTION && t != LUA_TTABLE)
+        fail_at(L, p->loc, "the %s gives no function or table \"leaf\"",
+                p->what);
+    if (t == LUA_TTABLE)
+        names_check(L, p, at);
+    blame(L, p, at);
+    for (int e = 0; e < p->nentry; e++)
+        for (Ref r = 0; r < p->entry[e]->n; r++) {
+            const Node *n = &p->entry[e]->node[r];
+            if (is_leaf(n) && !seen(p, e, n->name))
+                leaf_ask(L, p, at, p->entry[e], n);
+        }
+    lua_pop(L, 1);
+}
+
+/* ---- the table ---- */
+
+static void rest_read(lua_State *L, Planning *p, int i)
+{
+    static const char *const known[] = { "mesh", "leaf", "bucket", "compute" };
+    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+        const char *key = text_at(L, -2);
+        int k = 0;
+        while (k < COUNT(known) && strcmp(known[k], key) != 0)
+            k++;
+        const char *near = near_name(key, known, COUNT(known));
+        if (k == COUNT(known))
+            fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
+                    near ? "did you mean " : "there are mesh, leaf, bucket, ",
+                    near ? near : "compute");
+    }
+    if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
+        if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
+            fail_at(L, p->loc, "bucket: a whole number of bytes is wanted");
+        p->plan->bucket = lua_tointeger(L, -1);
+    }
+    if (lua_getfield(L, i, "compute") != LUA_TNIL) {
+        DType t = dtype_find(text_at(L, -1));
+        if (t != F32 && t != BF16)
+            fail_at(L, p->loc, "compute: \"%s\" is neither f32 nor bf16",
+                    text_at(L, -1));
+        p->plan->compute = t;
+    }
+    lua_pop(L, 2);
+}
+
+/* Axes of one are no axes; splits do not name them (split_read). */
+static void mesh_thin(Plan *plan)
+{
+    Mesh m = { 0 };
+    int to[NAXIS];
+    for (int i = 0; i < plan->mesh.naxis; i++) {
+        to[i] = m.naxis;
+        if (plan->mesh.axis[i].size > 1)
+            m.axis[m.naxis++] = plan->mesh.axis[i];
+    }
+    for (uint32_t i = 0; i < plan->nleaf; i++)
+        for (int d = 0; d < plan->leaf[i].ndim; d++) {
+            Split s = plan->leaf[i].split[d], thin = 0;
+            for (; s; s >>= 4)
+                thin = split_push(thin, to[(s & 15) - 1]);
+            plan->leaf[i].split[d] = thin;
+        }
+    plan->mesh = m;
+}
+
+/* stack: Planning, chunk */
+static int plan_run(lua_State *L)
+{
+    Planning *p = lua_touserdata(L, 1);
+    lua_call(L, 0, 1);
+    if (lua_isfunction(L, 2)) {
+        blame(L, p, 2);
+        view_push(L, p);
+        lua_call(L, 1, 1);
+    }
+    if (!lua_istable(L, 2))
+        fail_at(L, p->loc, "the %s returns %s; a table {mesh, leaf} is wanted",
+                p->what, luaL_typename(L, 2));
+    rest_read(L, p, 2);
+    mesh_read(L, p, 2);
+    leaves_read(L, p, 2);
+    mesh_thin(p->plan);
+    return 0;
+}
+
+static Plan *plan_file(const PlanOptions *o, const char *path, const char *what,
+                       Graph *const *entry, int nentry, Arena *a)
+{
+    Front *f = alloc(a, sizeof *f);
+    *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "" };
+    Plan *plan = alloc(a, sizeof *plan);
+    plan->compute = o->compute, plan->bucket = 32 << 20;
+    Planning p = { o, entry, nentry, plan, what, intern(a, path) };
+    lua_State *L = sandbox_new(f);
+    lua_pushcfunction(L, plan_run);
+    lua_pushlightuserdata(L, &p);
+    sandbox_load(L, p.loc, p.loc, false);
+    sandbox_call(L, 2, 0);
+    lua_close(L);
+    return plan;
+}
+
+/* "ddp" is HOME/passes/partitioners/ddp.lua. */
+Plan *plan_partition(const PlanOptions *o, Graph *const *entry, int nentry,
+                     Arena *a)
+{
+    const char *path = o->file;
+    if (!strchr(path, '/') && !strstr(path, ".lua")) {
+        path = fmt(a, "%s/passes/partitioners/%s.lua", o->home ? o->home : ".",
+                   o->file);
+        FILE *in = fopen(path, "r");
+        if (!in)
+            err_code(2, "dpc", "--partitioner: no \"%s\" in %s/passes/"
+                     "partitioners", o->file, o->home ? o->home : ".");
+        fclose(in);
+    }
+    return plan_file(o, path, "partitioner", entry, nentry, a);
+}
+
+Plan *plan_read(const PlanOptions *o, Graph *const *entry, int nentry, Arena *a)
+{
+    return plan_file(o, o->file, "plan", entry, nentry, a);
+}
+
+/* ---- printing ---- */
+
+static void split_print(const Mesh *m, Split s, FILE *out)
+{
+    fputc('"', out);
+    for (bool first = true; s; s >>= 4, first = false)
+        fprintf(out, "%s%s", first ? "" : "/", m->axis[(s & 15) - 1].name);
+    fputc('"', out);
+}
+
+void plan_print(const Plan *p, FILE *out)
+{
+    fprintf(out, "return {\n    mesh = {");
+    for (int i = 0; i < p->mesh.naxis; i++)
+        fprintf(out, "%s{\"%s\", %d%s%s%s}", i ? ", " : "",
+                p->mesh.axis[i].name, p->mesh.axis[i].size,
+                p->mesh.axis[i].kind == SPACE ? "" : ", \"",
+                p->mesh.axis[i].kind == SPACE ? ""
+                : kinds[p->mesh.axis[i].kind].name,
+                p->mesh.axis[i].kind == SPACE ? "" : "\"");
+    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n"
+            "    -- leaves that are not here are whole\n    leaf = {\n",
+            (long long)p->bucket, dtype_name(p->compute));
+    for (uint32_t i = 0; i < p->nleaf; i++) {
+        fprintf(out, "        [\"%s\"] = {", p->leaf[i].name);
+        for (int d = 0; d < p->leaf[i].ndim; d++) {
+            fputs(d ? ", " : "", out);
+            split_print(&p->mesh, p->leaf[i].split[d], out);
+        }
+        fputs("},\n", out);
+    }
+    fputs("    },\n}\n", out);
+}
