@@ -77,13 +77,14 @@ typedef struct Route {
     int64_t *from[NDIM];                  /* numbers, or CUT, or ABSENT */
 } Route;
 
-/* Distance from the part at coord to part `index` of a dimension. */
+/* Distance from the part at coord to part `index` of a dimension, plus bias:
+ * never negative, so that it is told from ABSENT. */
 static int64_t hop(const Eval *e, const Val *v, Split split, int64_t index,
-                   const int *coord, Axes reach)
+                   const int *coord, Axes reach, int64_t bias)
 {
     const Mesh *m = &e->g->mesh;
     int axis[NAXIS], n = 0;
-    int64_t far = 0;
+    int64_t far = bias;
 
     for (; split; split >>= 4)
         axis[n++] = (int)(split & 15) - 1;
@@ -119,9 +120,8 @@ static Route route(const Eval *e, Arena *a, Ref in, const int *from,
             if (at >= want->dim[d])
                 continue;
             far = hop(e, &e->val[in], have->split[d], at / local.dim[d], from,
-                      reach);
-            *to = far == ABSENT ? ABSENT
-                : bias + far + at % local.dim[d] * stride;
+                      reach, bias);
+            *to = far == ABSENT ? ABSENT : far + at % local.dim[d] * stride;
         }
     }
     return t;
