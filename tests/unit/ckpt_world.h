@@ -1,0 +1,291 @@
+/* ckpt_world.h -- a unit of six leaves under several plans, on ranks that are
+ * threads and meet in a gather. */
+#ifndef DPC_CKPT_WORLD_H
+#define DPC_CKPT_WORLD_H
+
+#include "runtime/ckpt.h"
+
+#include "runtime/box.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+enum { NRANK = 6, BYTES = 8192 };
+
+static char root[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/dpc-ckpt-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char cmd[100];
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf %s", root);
+    return system(cmd);
+}
+
+/* ---- a unit on a mesh ---- */
+
+/* Axes a (1 in the nibble) and b (2); a/b is 0x21, b/a is 0x12. */
+static const DpcLeaf plan_of_tables[] = {
+    { .name = "w", .loc = "m.lua:1", .kind = DPC_PARAM, .dtype = DPC_F32,
+      .ndim = 2, .dim = { 8, 12 } },
+    { .name = "h", .loc = "m.lua:2", .kind = DPC_PARAM, .dtype = DPC_BF16,
+      .ndim = 3, .dim = { 4, 3, 8 } },
+    { .name = "lr", .loc = "m.lua:3", .kind = DPC_SCALAR, .value = 0.1 },
+    { .name = "ema.w", .loc = "m.lua:4", .kind = DPC_STATE, .dtype = DPC_F32,
+      .ndim = 2, .dim = { 8, 12 } },
+    { .name = "n", .loc = "m.lua:5", .kind = DPC_STATE, .dtype = DPC_I32 },
+    { .name = "mask", .loc = "m.lua:6", .kind = DPC_STATE, .dtype = DPC_U8,
+      .ndim = 1, .dim = { 7 } },
+};
+enum { NLEAF = COUNT(plan_of_tables) };
+
+typedef struct Plan { int a, b; DpcSplit w[2], h[3], m[2], mask; } Plan;
+
+typedef struct Mesh {
+    DpcAxis axis[2];
+    DpcLeaf leaf[NLEAF];
+    DpcUnit unit;
+    int size;
+} Mesh;
+
+static int64_t parts(const Mesh *m, DpcSplit s)
+{
+    int64_t n = 1;
+    for (; s; s >>= 4)
+        n *= m->axis[(s & 15) - 1].size;
+    return n;
+}
+
+static void mesh_make(Mesh *m, const Plan *p)
+{
+    memset(m, 0, sizeof *m);
+    m->axis[0] = (DpcAxis){ "a", p->a, DPC_SPACE };
+    m->axis[1] = (DpcAxis){ "b", p->b, DPC_SPACE };
+    m->size = p->a * p->b;
+    memcpy(m->leaf, plan_of_tables, sizeof m->leaf);
+    memcpy(m->leaf[0].split, p->w, sizeof p->w);
+    memcpy(m->leaf[1].split, p->h, sizeof p->h);
+    memcpy(m->leaf[3].split, p->m, sizeof p->m);
+    m->leaf[5].split[0] = p->mask;
+    int64_t at = 0;
+    for (int i = 0; i < NLEAF; i++) {
+        DpcLeaf *l = &m->leaf[i];
+        l->bytes = dpc_dtype_size(l->dtype);
+        for (int d = 0; d < l->ndim; d++) {
+            int64_t n = parts(m, l->split[d]);
+            l->bytes *= (l->dim[d] + n - 1) / n;
+        }
+        l->at = at;
+        at += (l->bytes + 15) / 16 * 16;
+    }
+    m->unit = (DpcUnit){ .abi = DPC_ABI, .model = "m", .version = "1",
+                         .hash = "abc", .naxis = 2, .nleaf = NLEAF,
+                         .axis = m->axis, .leaf = m->leaf, .leaves = at };
+    assert_true(at <= BYTES);
+}
+
+static const Plan one = { 1, 1, { 0 }, { 0 }, { 0 }, 0 };
+static const Plan ordered = { 2, 2, { 0x21, 0 }, { 0, 0, 2 }, { 2, 1 }, 0x12 };
+static const Plan columns = { 1, 4, { 0, 2 }, { 2, 0, 0 }, { 2, 0 }, 2 };
+static const Plan three = { 3, 1, { 1, 0 }, { 0, 1, 0 }, { 0, 1 }, 1 };
+static const Plan zero1 = { 2, 1, { 0 }, { 0 }, { 1, 0 }, 0 };
+
+/* Element i of leaf k: a function of its place in the whole tensor. */
+static void value_put(const DpcLeaf *l, int k, int64_t i, int salt, char *to)
+{
+    uint32_t v = (uint32_t)(i * 7919 + k * 104729 + salt * 15485863 + 1);
+    float f = (float)(v % 100003) / 64;
+    if (l->dtype == DPC_F32)
+        memcpy(to, &f, 4);
+    else
+        memcpy(to, &v, (size_t)dpc_dtype_size(l->dtype));
+}
+
+/* Fills, or counts differences in, this rank's part; what is padding is 0. */
+static int64_t leaves_walk(const Mesh *m, const int32_t *coord, int salt,
+                           char *leaves, bool fill)
+{
+    int64_t differ = 0;
+    for (int k = 0; k < NLEAF; k++) {
+        const DpcLeaf *l = &m->leaf[k];
+        if (l->kind == DPC_SCALAR)
+            continue;
+        int64_t size = dpc_dtype_size(l->dtype), n = l->bytes / size;
+        int64_t local[DPC_NDIM];
+        DpcBox box = dpc_box_of(&m->unit, l, coord, local);
+        for (int64_t i = 0; i < n; i++) {
+            char want[4] = { 0 };
+            int64_t rest = i, whole = 0, scale = 1;
+            bool inside = true;
+            for (int d = l->ndim; d-- > 0; rest /= local[d]) {
+                inside &= rest % local[d] < box.size[d];
+                whole += (box.at[d] + rest % local[d]) * scale;
+                scale *= l->dim[d];
+            }
+            if (inside)
+                value_put(l, k, whole, salt, want);
+            char *at = leaves + l->at + i * size;
+            if (fill)
+                memcpy(at, want, (size_t)size);
+            else
+                differ += memcmp(at, want, (size_t)size) != 0;
+        }
+    }
+    return differ;
+}
+
+/* ---- a world of threads ---- */
+
+typedef struct Meet {
+    pthread_barrier_t barrier;
+    int size;
+    char buf[NRANK][8192];
+} Meet;
+
+typedef struct Rank {
+    Meet *meet;
+    Mesh mesh;
+    DpcWorld world;
+    int32_t coord[2];
+    _Alignas(64) char leaves[BYTES];
+    double scalar[NLEAF];
+    DpcCkptInfo info;
+    const DpcDisk *disk;
+    void (*task)(struct Rank *, DpcCkpt *);
+    DpcStatus status;
+    char text[1024];
+    char path[DPC_PATH];
+    char warned[4096];
+    int keep;
+    const char *dir, *which;
+} Rank;
+
+static DpcStatus gather(void *arg, const void *mine, size_t n, void *all)
+{
+    Rank *r = arg;
+    assert_true(n <= sizeof r->meet->buf[0]);
+    memcpy(r->meet->buf[r->world.rank], mine, n);
+    pthread_barrier_wait(&r->meet->barrier);
+    for (int i = 0; i < r->meet->size; i++)
+        memcpy((char *)all + (size_t)i * n, r->meet->buf[i], n);
+    pthread_barrier_wait(&r->meet->barrier);
+    return DPC_OK;
+}
+
+static void warn(void *arg, const char *text)
+{
+    Rank *r = arg;
+    strncat(r->warned, text, sizeof r->warned - strlen(r->warned) - 1);
+}
+
+static void *rank_main(void *arg)
+{
+    Rank *r = arg;
+    DpcCkptHow how = { .disk = r->disk, .stage = 100, .warn = warn, .arg = r };
+    DpcCkpt *c;
+    r->status = dpc_ckpt_open(&r->mesh.unit, &r->world, &how, &c);
+    if (r->status == DPC_OK)
+        r->task(r, c);
+    snprintf(r->text, sizeof r->text, "%s", dpc_last_error());
+    dpc_ckpt_close(c);
+    return NULL;
+}
+
+static Rank ranks[NRANK];
+
+static void world_make(const Plan *p, int salt, int64_t step)
+{
+    memset(ranks, 0, sizeof ranks);
+    for (int i = 0; i < p->a * p->b; i++) {
+        Rank *r = &ranks[i];
+        mesh_make(&r->mesh, p);
+        r->coord[0] = i / p->b, r->coord[1] = i % p->b;
+        r->world = (DpcWorld){ i, r->mesh.size, r->coord, gather, r };
+        leaves_walk(&r->mesh, r->coord, salt, r->leaves, true);
+        r->scalar[2] = 0.25;
+        r->info = (DpcCkptInfo){ .step = step, .cursor = step * 64,
+                                 .seed = 0xfedcba9876543210u, .data = 77,
+                                 .scalar = r->scalar };
+        r->dir = root, r->which = "auto";
+    }
+}
+
+/* Runs `task` on all ranks; they must agree on the status. */
+static DpcStatus world_run(void (*task)(Rank *, DpcCkpt *))
+{
+    static Meet meet;
+    int n = ranks[0].mesh.size;
+    pthread_t thread[NRANK];
+    meet.size = n;
+    pthread_barrier_init(&meet.barrier, NULL, (unsigned)n);
+    for (int i = 0; i < n; i++) {
+        ranks[i].meet = &meet, ranks[i].task = task;
+        ranks[i].warned[0] = 0;
+        pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
+    }
+    for (int i = 0; i < n; i++)
+        pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&meet.barrier);
+    for (int i = 1; i < n; i++)
+        assert_int_equal(ranks[i].status, ranks[0].status);
+    return ranks[0].status;
+}
+
+static void save(Rank *r, DpcCkpt *c)
+{
+    r->status = dpc_ckpt_save(c, r->leaves, &r->info, r->dir, r->keep);
+}
+
+static void find(Rank *r, DpcCkpt *c)
+{
+    r->status = dpc_ckpt_find(c, r->dir, r->which, r->path);
+}
+
+static void find_load(Rank *r, DpcCkpt *c)
+{
+    find(r, c);
+    memset(r->leaves, 0xee, sizeof r->leaves);
+    memset(r->scalar, 0, sizeof r->scalar);
+    r->info = (DpcCkptInfo){ .scalar = r->scalar };
+    if (r->status == DPC_OK && r->path[0])
+        r->status = dpc_ckpt_load(c, r->leaves, &r->info, r->path);
+}
+
+static void world_is(const Plan *p, int salt, int64_t step)
+{
+    for (int i = 0; i < p->a * p->b; i++) {
+        Rank *r = &ranks[i];
+        assert_int_equal(leaves_walk(&r->mesh, r->coord, salt, r->leaves,
+                                     false), 0);
+        assert_int_equal(r->info.step, step);
+        assert_int_equal(r->info.cursor, step * 64);
+        assert_true(r->info.seed == 0xfedcba9876543210u);
+        assert_true(r->info.data == 77);
+        assert_true(r->scalar[2] == 0.25);
+    }
+}
+
+static void ok(DpcStatus s)
+{
+    if (s != DPC_OK)
+        fail_msg("%s", ranks[0].text[0] ? ranks[0].text : dpc_last_error());
+}
+
+#endif
