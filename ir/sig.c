@@ -71,15 +71,30 @@ static int term_fixed_dims(const char *p)
 /* "...": lead dimensions '0', '1', ...;  "..n!..": all, n at r->at. */
 static void dim_dots(Reader *r, Term *t, int lead)
 {
-    bool around = r->p[2] != '.';
+    bool around = r->p[1] == '.' && isalpha((unsigned char)r->p[2]);
+    const char *end = around ? r->p + 3 + (r->p[3] == '!') : r->p + 1;
     char c = around ? r->p[2] : 0;
+    if (strncmp(end, "..", 2) != 0)
+        err(r->loc, "%s: \"%s\" has dots that are not \"...\"", r->op, r->sig);
     for (int i = 0; i < lead + around; i++)
         dim_letter(r, t, around && i == r->at ? c : (char)('0' + i));
-    if (around && strchr(r->p, '!'))
+    if (around && r->p[3] == '!')
         r->s->fixed[(int)c] = true;
-    r->p += 3;
-    if (around)
-        r->p = strstr(r->p, "..") + 2;
+    r->p = end + 2;
+}
+
+/* A letter is one loop: a diagonal has no sharding. */
+static void letters_once(const Reader *r, const Term *t)
+{
+    bool seen[NLETTER] = {0};
+    for (int d = 0; d < t->ndim; d++)
+        for (int k = 0; k < t->dim[d].n; k++) {
+            bool *s = &seen[(int)t->dim[d].c[k]];
+            if (*s)
+                err(r->loc, "%s: \"%s\" names %c twice in one term", r->op,
+                    r->sig, t->dim[d].c[k]);
+            *s = true;
+        }
 }
 
 /* Read one term; an operand of ndim dimensions leaves the rest to "...". */
@@ -104,6 +119,7 @@ static void term_read(Reader *r, Term *t, int lead)
             err(r->loc, "%s: \"%s\" has an unexpected '%c'", r->op, r->sig,
                 *r->p);
     }
+    letters_once(r, t);
 }
 
 static void letter_size(Reader *r, char c, int64_t n)
@@ -235,11 +251,15 @@ static void index_sizes(Reader *r, Op op, const Attr *a)
 static void all_sized(const Reader *r)
 {
     const Term *t = &r->s->out;
-    for (int d = 0; d < t->ndim; d++)
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->dim[d].window && !r->s->extent[(int)t->dim[d].c[0]])
+            err(r->loc, "%s: \"%s\": no operand gives the length under the "
+                "window of %c", r->op, r->sig, t->dim[d].c[0]);
         for (int k = 0; k < t->dim[d].n; k++)
             if (!r->s->size[(int)t->dim[d].c[k]])
                 err(r->loc, "%s: \"%s\": nothing gives the size of %c; write "
                     "%c=...", r->op, r->sig, t->dim[d].c[k], t->dim[d].c[k]);
+    }
 }
 
 /* total: any number of scalars, one result. */

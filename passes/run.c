@@ -55,18 +55,6 @@ static void print_after(const PassInfo *p, const Graph *before,
     free(b);
 }
 
-/* What a model did not name is called by its place, so that names stay unique
- * whatever a pass copied or made. */
-static void name_nodes(Graph *g)
-{
-    for (Ref r = 0; r < g->n; r++) {
-        Op op = g->node[r].op;
-        if (op != OP_input && op != OP_param && op != OP_state
-            && op != OP_scalar)
-            g->node[r].name = fmt(g->arena, "v%u", r);
-    }
-}
-
 static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
 {
     if (p->from != PHASE_ANY && p->from != g->phase)
@@ -76,7 +64,7 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
     Graph *out = p->fn(g, j);
     out->phase = p->to == PHASE_ANY ? g->phase : p->to;
     double end = now();
-    name_nodes(out);
+    graph_name(out);
     verify(out, p->name);
     if (j->check)
         j->check(j->check_arg, p->name, g, out);
