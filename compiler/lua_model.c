@@ -203,6 +203,22 @@ static void run_read(lua_State *L, const char *command)
     }
 }
 
+/* `train` and `eval` need no run when there is an entry of that name. */
+static void runs_default(Front *f)
+{
+    static const char *const name[] = { "train", "eval" };
+    Model *m = f->model;
+    for (int k = 0; k < COUNT(name); k++) {
+        bool have = !model_entry(m, name[k]);
+        for (uint32_t i = 0; i < m->nrun; i++)
+            have |= strcmp(m->run[i].command, name[k]) == 0;
+        if (have)
+            continue;
+        GROW(f->a, m->run, m->nrun, m->runcap);
+        m->run[m->nrun++] = (ModelRun){ name[k], name[k], NULL, 1 };
+    }
+}
+
 static void runs_read(lua_State *L, int i)
 {
     int n;
@@ -252,6 +268,7 @@ static int model_run(lua_State *L)
     keys_check(L, 1);
     entries_trace(L, 1);
     runs_read(L, 1);
+    runs_default(f);
     lua_getfield(L, 1, "name");
     if (lua_type(L, -1) == LUA_TSTRING)
         m->name = intern(f->a, lua_tostring(L, -1));
