@@ -31,7 +31,7 @@ typedef struct DpcCkptInfo {
 typedef struct DpcWorld {
     int rank, size;
     const int32_t *coord;                 /* of this rank, one a mesh axis */
-    /* all[i * n ..] = `mine` of rank i, on every rank.  NULL if size is 1. */
+    /* all[i * n ..] = `mine` of rank i, on every rank; NULL: size 1 */
     DpcStatus (*gather)(void *arg, const void *mine, size_t n, void *all);
     void *arg;
 } DpcWorld;

@@ -8,6 +8,7 @@
 
 #include "runtime/source.h"
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,15 +107,26 @@ static DpcStatus check(DpcCkpt *c, const char *path)
     return s;
 }
 
+/* The next older than all tried; "" when there is none.  A folder that may
+ * not be read is no fresh start. */
+static DpcStatus auto_next(const char *dir, int64_t *age, char path[DPC_PATH])
+{
+    char name[CKPT_NAME];
+    if (access(dir, R_OK | X_OK) && errno != ENOENT && errno != ENOTDIR)
+        return dpc_fail(DPC_ENV, "%s: error: checkpoint: cannot look for one: "
+                        "%s", dir, strerror(errno));
+    *age = ckpt_next(dir, *age, name);
+    return *age >= 0 ? dpc_path(path, "%s/%s", dir, name) : DPC_OK;
+}
+
 static DpcStatus find_auto(DpcCkpt *c, const char *dir, char path[DPC_PATH])
 {
     int64_t age = INT64_MAX;
     for (;;) {
-        char name[CKPT_NAME];
         DpcStatus s = DPC_OK;
         memset(path, 0, DPC_PATH);
-        if (c->world.rank == 0 && (age = ckpt_next(dir, age, name)) >= 0)
-            s = dpc_path(path, "%s/%s", dir, name);
+        if (c->world.rank == 0)
+            s = auto_next(dir, &age, path);
         s = ckpt_agree(c, s);
         if (s == DPC_OK)
             s = share(c, path);

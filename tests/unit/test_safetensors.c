@@ -102,7 +102,8 @@ crafted[] = {
     { ONE("\"U8\"", "1", "[0,1]"), 1, "\"a\": \"shape\" is no list" },
     { ONE("\"U8\"", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1,
       "\"a\": 9 dimensions; at most 8 can be read" },
-    { ONE("\"U8\"", "[-1]", "[0,1]"), 1, "dimension 0 of \"shape\" is no size" },
+    { ONE("\"U8\"", "[-1]", "[0,1]"), 1,
+      "dimension 0 of \"shape\" is no size" },
     { ONE("\"U8\"", "[1.0]", "[0,1]"), 1,
       "dimension 0 of \"shape\" is no size" },
     { ONE("\"U8\"", "[9223372036854775808]", "[0,1]"), 1, "too big integer" },
@@ -196,12 +197,13 @@ static void good_files_are_read(void **state)
 {
     DpcSafe *f;
     (void)state;
+#define TENSOR(name, dtype, shape, offsets) "\"" name "\":{\"dtype\":\"" \
+    dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
     file_make(path, "{\"__metadata__\":{\"format\":\"pt\"},"
-              "\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[3,11]},"
-              "\"e\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[3,3]},"
-              "\"s\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[11,12]},"
-              "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}  ",
-              12);
+              TENSOR("b", "F32", "[2,1]", "[3,11]") ","
+              TENSOR("e", "F32", "[0,5]", "[3,3]") ","
+              TENSOR("s", "BOOL", "[]", "[11,12]") ","
+              TENSOR("a", "U8", "[3]", "[0,3]") "}  ", 12);
     assert_int_equal(dpc_safe_open(path, &f), DPC_OK);
     assert_int_equal(f->n, 4);
     const DpcSafeTensor *b = dpc_safe_find(f, "b");
