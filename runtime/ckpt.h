@@ -47,7 +47,8 @@ typedef struct DpcCkptHow {
 typedef struct DpcCkpt DpcCkpt;
 
 /* Takes all the memory that saving will need.  Unit and coordinates must
- * outlive it; DPC_MEMORY, or DPC_BUG when a leaf's bytes cannot hold its part. */
+ * outlive it; DPC_MEMORY, or DPC_BUG when a leaf's bytes cannot hold its
+ * part. */
 DpcStatus dpc_ckpt_open(const DpcUnit *, const DpcWorld *, const DpcCkptHow *,
                         DpcCkpt **);
 void dpc_ckpt_close(DpcCkpt *);

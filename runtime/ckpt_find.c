@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { DIGITS = 17 };                     /* of a step: twice it fits 63 bits */
 
@@ -112,7 +111,10 @@ static DpcStatus check(DpcCkpt *c, const char *path)
 static DpcStatus auto_next(const char *dir, int64_t *age, char path[DPC_PATH])
 {
     char name[CKPT_NAME];
-    if (access(dir, R_OK | X_OK) && errno != ENOENT && errno != ENOTDIR)
+    DIR *d = opendir(dir);
+    if (d)
+        closedir(d);
+    else if (errno != ENOENT && errno != ENOTDIR)
         return dpc_fail(DPC_ENV, "%s: error: checkpoint: cannot look for one: "
                         "%s", dir, strerror(errno));
     *age = ckpt_next(dir, *age, name);
