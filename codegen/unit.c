@@ -204,6 +204,18 @@ static int coll_kind(Op op)
          : op == OP_all_to_all ? DPC_ALL_TO_ALL : -1;
 }
 
+/* The dimension of the operand that an all_to_all splits. */
+static void coll_to(const Graph *g, const Node *n, DpcColl *c)
+{
+    Type t = type_local(&g->mesh, &g->node[n->in[0]].type);
+    c->to_outer = c->to_size = c->to_inner = 1;
+    for (int d = 0; d < t.ndim; d++) {
+        int64_t *to = d < n->attr.to ? &c->to_outer
+                    : d == n->attr.to ? &c->to_size : &c->to_inner;
+        *to *= t.dim[d];
+    }
+}
+
 static DpcColl coll_of(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
@@ -222,6 +234,8 @@ static DpcColl coll_of(const Graph *g, Ref r)
     }
     if (n->op == OP_all_reduce)
         c.size *= c.inner, c.inner = 1;
+    if (n->op == OP_all_to_all)
+        coll_to(g, n, &c);
     return c;
 }
 

@@ -181,9 +181,11 @@ static void convs(Text *t, const Unit *u)
     text_add(t, "{0}};\nstatic const DpcColl coll[] = {\n");
     for (uint32_t i = 0; i < u->ncoll; i++) {
         const DpcColl *c = &u->coll[i];
-        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld},\n", c->kind, c->dtype,
-                 c->fold, c->axes, (long long)c->outer, (long long)c->size,
-                 (long long)c->inner);
+        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld},\n",
+                 c->kind, c->dtype, c->fold, c->axes, (long long)c->outer,
+                 (long long)c->size, (long long)c->inner,
+                 (long long)c->to_outer, (long long)c->to_size,
+                 (long long)c->to_inner);
     }
     text_add(t, "{0}};\n");
 }

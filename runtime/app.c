@@ -57,7 +57,7 @@ static void threads_set(DpcApp *a)
 {
     const char *text = getenv("OMP_NUM_THREADS");
     int n = text ? atoi(text) : 0;
-    a->rt->threads = n > 0 ? n
+    a->rt->threads = a->unit->threads > 0 ? a->unit->threads : n > 0 ? n
         : dpc_launch_threads(dpc_launch_cores(), a->comm->local_size);
 }
 

@@ -6,11 +6,11 @@
  * in memory: then blocks are gathered in a stage that is as large as the
  * largest such collective and allocated when the unit is opened.
  *
- *   all_gather      [outer, part, inner] a member -> [outer, size, inner]
- *   reduce_scatter  [outer, size, inner] -> [outer, part, inner]
- *   all_to_all      [outer, size, inner] -> [member, outer, part, inner]
+ *   all_gather      part of `size` a member -> whole
+ *   reduce_scatter  whole -> part of `size`
+ *   all_to_all      whole `to_size`, part of `size` -> part, whole
  *
- * part = ceil(size / members); what the last ranks lack is zero. */
+ * A part is ceil(size / members) long; what the last ranks lack is zero. */
 #include "runtime/rt.h"
 
 #include <stdlib.h>
@@ -46,21 +46,59 @@ static DpcStatus coll_check(const DpcUnit *u, const DpcColl *c)
     if (folds && c->dtype == DPC_U8)
         return dpc_fail(DPC_BUG, "%s: internal error: a fold of u8 over "
                         "ranks", u->model);
+    if (c->kind == DPC_ALL_TO_ALL && !c->to_size)
+        return dpc_fail(DPC_BUG, "%s: internal error: an all_to_all without "
+                        "the dimension that it splits", u->model);
     if (folds && c->fold == DPC_LSE && c->dtype == DPC_I32)
         return dpc_fail(DPC_BUG, "%s: internal error: a log-sum-exp of i32",
                         u->model);
     return DPC_OK;
 }
 
-static int64_t part_of(const DpcColl *c, int32_t members)
+/* A dimension of a row-major tensor: what is before and behind it. */
+typedef struct View { int64_t outer, size, inner; } View;
+
+static View joined(const DpcColl *c)
 {
-    return (c->size + members - 1) / members;
+    return (View){c->outer, c->size, c->inner};
 }
 
-static bool needs_stage(const DpcColl *c, int32_t members)
+static View divided(const DpcColl *c)
 {
-    return c->kind != DPC_ALL_REDUCE &&
-           (c->outer > 1 || c->size % members != 0);
+    return c->kind == DPC_ALL_TO_ALL
+               ? (View){c->to_outer, c->to_size, c->to_inner} : joined(c);
+}
+
+static int64_t part_of(View v, int32_t members)
+{
+    return (v.size + members - 1) / members;
+}
+
+/* Elements of one member's block. */
+static int64_t block_of(View v, int32_t members)
+{
+    return v.outer * part_of(v, members) * v.inner;
+}
+
+/* Blocks lie as they are in the tensor. */
+static bool apart(View v, int32_t members)
+{
+    return v.outer > 1 || v.size % members != 0;
+}
+
+/* Bytes of stage that packing, and then unpacking, take. */
+static int64_t pack_bytes(const DpcColl *c, int32_t n)
+{
+    bool packs = c->kind == DPC_REDUCE_SCATTER || c->kind == DPC_ALL_TO_ALL;
+    return packs && apart(divided(c), n)
+               ? n * block_of(divided(c), n) * dpc_dtype_size(c->dtype) : 0;
+}
+
+static int64_t unpack_bytes(const DpcColl *c, int32_t n)
+{
+    bool joins = c->kind == DPC_ALL_GATHER || c->kind == DPC_ALL_TO_ALL;
+    return joins && apart(joined(c), n)
+               ? n * block_of(joined(c), n) * dpc_dtype_size(c->dtype) : 0;
 }
 
 static DpcStatus group_find(DpcRt *rt, uint32_t call)
@@ -110,9 +148,8 @@ DpcStatus dpc_collect_open(DpcRt *rt)
         if (rt->group[i] < 0)
             continue;
         int32_t n = rt->comm->members[rt->group[i]];
-        int64_t bytes = c->outer * part_of(c, n) * n * c->inner *
-                        dpc_dtype_size(c->dtype);
-        if (needs_stage(c, n) && bytes > rt->stage_bytes)
+        int64_t bytes = pack_bytes(c, n) + unpack_bytes(c, n);
+        if (bytes > rt->stage_bytes)
             rt->stage_bytes = bytes;
     }
     if (rt->stage_bytes && !(rt->stage = malloc((size_t)rt->stage_bytes)))
@@ -122,17 +159,16 @@ DpcStatus dpc_collect_open(DpcRt *rt)
 }
 
 /* Between [outer, size, inner] and blocks [member, outer, part, inner]. */
-static void blocks_move(const DpcColl *c, int32_t members, char *whole,
-                        char *block, bool pack)
+static void blocks_move(View v, int64_t dtype_size, int32_t members,
+                        char *whole, char *block, bool pack)
 {
-    int64_t row = c->inner * dpc_dtype_size(c->dtype);
-    int64_t part = part_of(c, members);
+    int64_t row = v.inner * dtype_size, part = part_of(v, members);
     for (int32_t m = 0; m < members; m++) {
-        int64_t left = c->size - m * part;
+        int64_t left = v.size - m * part;
         int64_t n = left < 0 ? 0 : left < part ? left : part;
-        for (int64_t o = 0; o < c->outer; o++) {
-            char *w = whole + (o * c->size + m * part) * row;
-            char *b = block + (m * c->outer + o) * part * row;
+        for (int64_t o = 0; o < v.outer; o++) {
+            char *w = whole + (o * v.size + m * part) * row;
+            char *b = block + (m * v.outer + o) * part * row;
             if (!pack) {
                 memcpy(w, b, (size_t)(n * row));
                 continue;
@@ -143,23 +179,25 @@ static void blocks_move(const DpcColl *c, int32_t members, char *whole,
     }
 }
 
-static DpcStatus gather(DpcRt *rt, const DpcColl *c, DpcWire *w, int32_t n)
+/* Packs, moves, unpacks; whichever is needed. */
+static DpcStatus staged(DpcRt *rt, const DpcColl *c, DpcWire *w, int32_t n,
+                        DpcStatus (*move)(DpcComm *, const DpcWire *))
 {
+    int64_t e = dpc_dtype_size(c->dtype), packed = pack_bytes(c, n);
     void *out = w->out;
-    if (needs_stage(c, n))
-        w->out = rt->stage;
-    DpcStatus s = rt->comm->ops->all_gather(rt->comm, w);
-    if (!s && needs_stage(c, n))
-        blocks_move(c, n, out, rt->stage, false);
+    char *blocks = rt->stage + packed;
+    if (packed) {
+        blocks_move(divided(c), e, n, (char *)(uintptr_t)w->in, rt->stage,
+                    true);
+        w->in = rt->stage;
+    }
+    if (!unpack_bytes(c, n))
+        return move(rt->comm, w);
+    w->out = blocks;
+    DpcStatus s = move(rt->comm, w);
+    if (!s)
+        blocks_move(joined(c), e, n, out, blocks, false);
     return s;
-}
-
-static void pack(DpcRt *rt, const DpcColl *c, DpcWire *w, int32_t n)
-{
-    if (!needs_stage(c, n))
-        return;
-    blocks_move(c, n, (char *)(uintptr_t)w->in, rt->stage, true);
-    w->in = rt->stage;
 }
 
 /* A group of one: the result is the operand. */
@@ -179,19 +217,17 @@ DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
         return alone(c, in, out);
     int32_t n = rt->comm->members[g];
     DpcWire w = {.dtype = c->dtype, .fold = c->fold, .group = g, .in = in,
-                 .out = out, .count = c->outer * part_of(c, n) * c->inner};
+                 .out = out, .count = block_of(joined(c), n)};
     const DpcCommOps *ops = rt->comm->ops;
     switch (c->kind) {
     case DPC_ALL_REDUCE:
         w.count = c->outer * c->size * c->inner;
         return ops->all_reduce(rt->comm, &w);
     case DPC_ALL_GATHER:
-        return gather(rt, c, &w, n);
+        return staged(rt, c, &w, n, ops->all_gather);
     case DPC_REDUCE_SCATTER:
-        pack(rt, c, &w, n);
-        return ops->reduce_scatter(rt->comm, &w);
+        return staged(rt, c, &w, n, ops->reduce_scatter);
     default:
-        pack(rt, c, &w, n);
-        return ops->all_to_all(rt->comm, &w);
+        return staged(rt, c, &w, n, ops->all_to_all);
     }
 }

@@ -125,12 +125,15 @@ typedef enum DpcCollKind {
 typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
 
 /* One collective over the ranks that differ only in `axes`.  The dimension
- * `dim` of a row-major tensor is written as [outer, size, inner] elements,
- * size being the whole one. */
+ * that is joined or split is written as [outer, size, inner] elements of the
+ * larger tensor, size being the whole one.  An all_to_all joins one dimension
+ * of its result, written so, and splits another of its operand: to_outer,
+ * to_size, to_inner. */
 typedef struct DpcColl {
     uint8_t kind, dtype, fold;
     DpcAxes axes;
     int64_t outer, size, inner;
+    int64_t to_outer, to_size, to_inner;
 } DpcColl;
 
 typedef enum DpcStepKind {

@@ -84,20 +84,20 @@ static int32_t ranks_on_mask(const DpcLaunch *l, int32_t cores)
     return cores * (int64_t)l->local_size <= all ? 1 : l->local_size;
 }
 
-void dpc_launch_openmp(char **argv)
+void dpc_launch_openmp(char **argv, int32_t planned)
 {
     if (getenv("DPC_OPENMP_SET"))
         return;
     setenv("DPC_OPENMP_SET", "1", 1);
-    bool threads = getenv("OMP_NUM_THREADS"), wait = getenv("OMP_WAIT_POLICY");
-    if (threads && wait)
-        return;
     DpcLaunch l = dpc_launch_detect();
-    int32_t cores = dpc_launch_cores();
+    int32_t cores = dpc_launch_cores(), has = number("OMP_NUM_THREADS");
+    int32_t share = dpc_launch_threads(cores, ranks_on_mask(&l, cores));
+    int32_t threads = planned > 0 ? planned : has > 0 ? has : share;
+    if (has == threads && getenv("OMP_WAIT_POLICY"))
+        return;
     char text[16];
-    snprintf(text, sizeof text, "%d",
-             dpc_launch_threads(cores, ranks_on_mask(&l, cores)));
-    setenv("OMP_NUM_THREADS", text, 0);
+    snprintf(text, sizeof text, "%d", threads);
+    setenv("OMP_NUM_THREADS", text, 1);
     setenv("OMP_WAIT_POLICY", "passive", 0);
     execv("/proc/self/exe", argv);        /* on failure: run slower */
 }

@@ -19,10 +19,11 @@ int32_t dpc_launch_cores(void);
 /* Threads of a rank, at least one: cores are shared evenly by local ranks. */
 int32_t dpc_launch_threads(int32_t cores, int32_t local_size);
 
-/* Sets OMP_NUM_THREADS and OMP_WAIT_POLICY, which libgomp reads when it is
- * loaded, that is before main: so if one was not set, the process executes
- * itself again, once.  Returns when nothing needs doing. */
-void dpc_launch_openmp(char **argv);
+/* Sets OMP_NUM_THREADS (`planned`, or, when that is 0, what the user set, or
+ * an even share of the cores) and OMP_WAIT_POLICY.  libgomp reads them when
+ * it is loaded, that is before main: so if one was not so, the process
+ * executes itself again, once.  Returns when nothing needs doing. */
+void dpc_launch_openmp(char **argv, int32_t planned);
 
 /* What mpirun needs to start as root and with more ranks than cores.  For
  * the launcher's own process; set variables are kept. */

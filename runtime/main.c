@@ -182,7 +182,7 @@ int dpc_main(int argc, char **argv, const DpcUnit *u)
     DpcStatus s = dpc_options_parse(u, argc, argv, &a->opt);
     if (s || told(u, &a->opt))
         return finish(a, s);
-    dpc_launch_openmp(argv);
+    dpc_launch_openmp(argv, u->threads);
     s = dpc_app_open(a, u);
     if (!s)
         s = command_run(a);

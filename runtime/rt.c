@@ -13,6 +13,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
+/* Of the OpenMP library, where one is linked.  oneDNN's scratch depends on the
+ * number of threads, so a unit runs with the one it was planned for. */
+extern void omp_set_num_threads(int) __attribute__((weak));
+
 double dpc_now(void)
 {
     struct timespec t;
@@ -144,7 +148,7 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* The programs' IO lie one after the other, on pages of their own. */
+/* The programs' IO lie one after the other, on lines of their own. */
 static void spaces_size(DpcRt *rt)
 {
     const DpcUnit *u = rt->unit;
@@ -154,7 +158,7 @@ static void spaces_size(DpcRt *rt)
         if (p->arena > rt->bytes[DPC_ARENA])
             rt->bytes[DPC_ARENA] = p->arena;
         rt->walk[i].io = rt->bytes[DPC_IO];
-        rt->bytes[DPC_IO] += round_up(p->io, 4096);
+        rt->bytes[DPC_IO] += round_up(p->io, 64);
     }
 }
 
@@ -204,12 +208,20 @@ static uint32_t calls_of(const DpcUnit *u, int kind)
     }
 }
 
+static uint32_t args_of(int kind)
+{
+    return kind == DPC_STEP_DOT || kind == DPC_STEP_CONV ? 3
+         : kind == DPC_STEP_KERNEL ? 0 : 2;
+}
+
 static DpcStatus step_check(const DpcRt *rt, const DpcProgram *p, uint32_t s)
 {
     const DpcStep *t = &p->step[s];
     const DpcUnit *u = rt->unit;
+    uint32_t calls = t->kind == DPC_STEP_COLL ? t->narg / 2 : 1;
     bool bad = t->kind >= DPC_NSTEPKIND || t->stream > 1 ||
-               t->call >= calls_of(u, t->kind) || t->node >= p->nnode ||
+               t->call + (uint64_t)calls > calls_of(u, t->kind) ||
+               t->node >= p->nnode || t->narg < args_of(t->kind) ||
                (t->event >= 0 && (uint32_t)t->event >= p->nevent) ||
                t->turn >= rt->turns;
     for (uint32_t i = 0; !bad && i < t->nwait; i++)
@@ -296,6 +308,8 @@ static DpcStatus open_parts(DpcRt *rt)
     DpcStatus s = place(rt);
     if (s)
         return s;
+    if (u->threads > 0 && omp_set_num_threads)
+        omp_set_num_threads(u->threads);
     spaces_size(rt);
     s = spaces_map(rt);
     for (uint32_t i = 0; !s && i < u->nprogram; i++)

@@ -28,18 +28,18 @@ static DpcStatus collect(DpcRt *rt, const DpcStep *t, void **a)
     return s;
 }
 
+/* A kernel that wants scratch has it as its last operand. */
 static void kernel(DpcRt *rt, uint32_t program, uint32_t step,
                    uint64_t number)
 {
     const DpcWalk *w = &rt->walk[program];
-    const DpcUnit *u = rt->unit;
-    const DpcStep *t = &u->program[program].step[step];
-    void *const *p = w->p + w->first[step];
+    const DpcStep *t = &rt->unit->program[program].step[step];
+    void **a = w->p + w->first[step];
     const DpcEnv env = {.seed = rt->seed, .step = number,
                         .pos = w->pos + w->first_pos[step],
                         .nthread = rt->threads,
-                        .scratch = t->narg ? p[t->narg - 1] : NULL};
-    u->kernel[t->call].fn(p, &env);
+                        .scratch = t->narg ? a[t->narg - 1] : NULL};
+    rt->unit->kernel[t->call].fn(a, &env);
 }
 
 DpcStatus dpc_walk_step(DpcRt *rt, uint32_t program, uint32_t step,
