@@ -1,15 +1,23 @@
 /* propagate.c -- carry shardings along signatures, from the leaves on.
  *
- * For each node the operands propose a split for each letter; the proposal
- * that moves the fewest bytes (that of the largest operand) wins, and an axis
- * goes to one letter only (V1).  An operand that lies otherwise is resharded:
- * "have -> want", nothing else; local chooses how.  Pending sums flow on
- * where the row is linear and are finished where it is not.
+ * For each node the operands propose a split for each letter; what depends on
+ * the step's data outranks what follows from weights alone, since a weight is
+ * sent once a step and used by forward and backward; among equals the largest
+ * operand wins, and an axis goes to one letter only (V1).  An operand that
+ * lies otherwise is resharded: "have -> want", nothing else; local chooses
+ * how.
+ *
+ * A pending sum flows on where the row is linear, its value has no other
+ * reader (else each would finish a sum of its own) and the result is no
+ * larger; else it is finished.  The update reads sums that are finished into
+ * the sharding of the leaf that they change (architecture.md C3), so that
+ * each gradient is sent once and nothing of the update runs once a turn.
  *
  * What no data depends on (constants, broadcasts, random numbers, and what is
  * computed from them alone) is made again in the wanted split instead: that
  * costs nothing and nothing is sent.  This is how a whole constant meets a
- * sharded activation without a special case. */
+ * sharded activation without a special case.  A broadcast of data is made
+ * again from its operand, which is the smaller one to send. */
 #include "passes/pass.h"
 
 typedef struct Made { Ref from, to; struct Made *next; } Made;
@@ -19,7 +27,9 @@ typedef struct Prop {
     Arena *scratch;
     Made **made;                          /* by node of out: its other forms */
     uint32_t nmade;
-} Prop;
+    const uint32_t *uses;                 /* by node of in */
+    const Type **leaf;                    /* by node of in: the split leaf */
+} Prop;                                   /* whose update it enters; NULL */
 
 static Type whole(Type t)
 {
@@ -59,6 +69,7 @@ static Ref label_like(Graph *g, Ref q, Ref r)
 }
 
 static Ref again(Prop *p, Ref r, const Type *want);
+static Ref have_want(Prop *p, Ref r, const Type *want);
 
 /* The wanted split of each letter, read off the wanted result. */
 static bool letter_splits(const Sig *s, const Type *want, Split *of)
@@ -74,15 +85,18 @@ static bool letter_splits(const Sig *s, const Type *want, Split *of)
 }
 
 /* Operand i, remade so that its dimensions lie as the letters do. */
-static Ref operand_again(Prop *p, const Sig *s, int i, Ref x, const Split *of)
+static Ref operand_again(Prop *p, const Sig *s, int i, Ref x, const Split *of,
+                         bool send)
 {
-    Type t = p->c.out->node[x].type;
+    Type t = whole(p->c.out->node[x].type);
     for (int d = 0; d < t.ndim; d++)
         t.split[d] = of[(int)s->in[i].dim[d].c[0]];
-    return again(p, x, &t);
+    return send ? have_want(p, x, &t) : again(p, x, &t);
 }
 
-static Ref nest_again(Prop *p, Ref r, const Type *want)
+/* The node once more, its result as wanted; its operands are remade or, when
+ * `send`, resharded.  NONE where its row cannot make that. */
+static Ref nest_again(Prop *p, Ref r, const Type *want, bool send)
 {
     Graph *g = p->c.out;
     const Node n = g->node[r];
@@ -94,11 +108,8 @@ static Ref nest_again(Prop *p, Ref r, const Type *want)
     if (n.nin > NIN || ops[n.op].family != FAMILY_nest || ops[n.op].arity < 0
         || !letter_splits(&s, want, of))
         return NONE;
-    for (int c = 0; c < NLETTER; c++)
-        if (s.folded[c] && s.split[c])
-            return NONE;
     for (int i = 0; i < n.nin; i++)
-        if ((in[i] = operand_again(p, &s, i, n.in[i], of)) == NONE)
+        if ((in[i] = operand_again(p, &s, i, n.in[i], of, send)) == NONE)
             return NONE;
     a.letter = alloc(g->arena, (size_t)(a.nletter + 1) * sizeof *a.letter);
     for (int i = 0; i < a.nletter; i++) {
@@ -126,12 +137,20 @@ static Ref again(Prop *p, Ref r, const Type *want)
     if (free_leaf(&n))
         q = emit_typed(g, n.op, &n.attr, *want, NULL, 0, NULL, n.loc);
     else if (!ops[n.op].leaf && n.op != OP_reshard)
-        q = nest_again(p, r, want);
+        q = nest_again(p, r, want, false);
     if (q != NONE) {
         label_like(g, q, r);
         remember(p, r, q);
     }
     return q;
+}
+
+/* A broadcast: a move to more elements than it reads. */
+static bool spreads(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    return n->op == OP_move
+        && type_volume(&n->type) > type_volume(&g->node[n->in[0]].type);
 }
 
 static Ref have_want(Prop *p, Ref r, const Type *want)
@@ -140,7 +159,10 @@ static Ref have_want(Prop *p, Ref r, const Type *want)
     Ref q = again(p, r, want);
     if (q != NONE)
         return q;
-    q = emit_typed(g, OP_reshard, NULL, *want, &r, 1, NULL, g->node[r].loc);
+    if (!want->partial && spreads(g, r))
+        q = nest_again(p, r, want, true);
+    if (q == NONE)
+        q = emit_typed(g, OP_reshard, NULL, *want, &r, 1, NULL, g->node[r].loc);
     label_like(g, q, r);
     remember(p, r, q);
     return q;
@@ -148,21 +170,29 @@ static Ref have_want(Prop *p, Ref r, const Type *want)
 
 /* ---- what a node wants of its operands ---- */
 
-typedef struct Wish { Split split; int64_t bytes; } Wish;
+typedef struct Wish { Split split; bool data; int64_t bytes; } Wish;
+
+static bool outranks(const Wish *a, const Wish *b)
+{
+    return a->data != b->data ? a->data : a->bytes > b->bytes;
+}
 
 static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
 {
     memset(w, 0, NLETTER * sizeof *w);
     for (int i = 0; i < s->nin; i++) {
         const Type *t = &g->node[in[i]].type;
-        int64_t bytes = type_volume(t) * dtype_size(t->dtype);
+        Segment when = g->node[in[i]].segment;
+        Wish mine = { .data = when != BEGIN && when != INIT,
+                      .bytes = type_volume(t) * dtype_size(t->dtype) };
         for (int d = 0; d < t->ndim && !s->in[i].unread; d++) {
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
             bool may = t->split[d] && !m->window && !s->fixed[c]
                 && s->size[c] % split_parts(&g->mesh, t->split[d]) == 0;
-            if (may && bytes > w[c].bytes)
-                w[c] = (Wish){ t->split[d], bytes };
+            mine.split = t->split[d];
+            if (may && (!w[c].split || outranks(&mine, &w[c])))
+                w[c] = mine;
         }
     }
 }
@@ -175,7 +205,8 @@ static void one_letter_an_axis(Wish *w)
     for (;;) {
         int best = -1;
         for (int c = 0; c < NLETTER; c++)
-            if (w[c].split && !done[c] && (best < 0 || w[c].bytes > w[best].bytes))
+            if (w[c].split && !done[c]
+                && (best < 0 || outranks(&w[c], &w[best])))
                 best = c;
         if (best < 0)
             return;
@@ -186,41 +217,90 @@ static void one_letter_an_axis(Wish *w)
     }
 }
 
-/* May operand i stay pending, with the letters split as chosen? */
-static bool stays_pending(const Graph *g, Op op, const Sig *s, const Ref *in,
-                          int i, const Wish *w)
+static int64_t result_volume(const Sig *s)
 {
-    bool variadic = ops[op].arity < 0;
+    int64_t v = 1;
+    for (int d = 0; d < s->out.ndim; d++)
+        for (int k = 0; k < s->out.dim[d].n; k++)
+            v *= s->size[(int)s->out.dim[d].c[k]];
+    return v;
+}
+
+/* May operand i stay pending, with the letters split as chosen? */
+static bool may_stay_pending(const Graph *g, Op op, const Sig *s,
+                             const Ref *in, int i, const Wish *w)
+{
     const Type *t = &g->node[in[i]].type;
-    int me = variadic ? 0 : i;
-    if (!t->partial || t->fold != FOLD_SUM || !op_linear(op, me, me))
+    if (!t->partial || t->fold != FOLD_SUM || !op_linear(op, i, i))
         return false;
     for (int c = 0; c < NLETTER; c++)
         if (split_axes(w[c].split) & t->partial)
             return false;
     for (int k = 0; k < s->nop; k++) {
         const Type *u = &g->node[in[k]].type;
-        if (k == i || (!variadic && s->in[k].unread))
+        if (k == i || s->in[k].unread)
             continue;
-        bool together = variadic || op_linear(op, i, k);
-        if (together ? u->partial != t->partial
-                     : (type_axes(u) & t->partial) != 0)
+        if (op_linear(op, i, k) ? u->partial != t->partial
+                                : (type_axes(u) & t->partial) != 0)
             return false;
     }
     return true;
 }
 
-static Type wanted(const Graph *g, Op op, const Sig *s, const Ref *in, int i,
-                   const Wish *w)
+/* Does it pay?  All operands that owe must agree on the answer. */
+static bool stays_pending(const Prop *p, const Node *n, const Sig *s,
+                          const Ref *in, int i, const Wish *w)
 {
-    Type t = g->node[in[i]].type;
+    const Graph *g = p->c.out;
+    for (int k = 0; k < n->nin; k++) {
+        const Type *t = &g->node[in[k]].type;
+        if (t->partial && (p->uses[n->in[k]] > 1
+                           || result_volume(s) > type_volume(t)))
+            return false;
+    }
+    return may_stay_pending(g, n->op, s, in, i, w);
+}
+
+/* Of scalars that are added up: the sums that any of them owes.  Those which
+ * owe less count on one coordinate alone (own), so that one sum is finished
+ * for all. */
+static Type owed_by_any(const Graph *g, const Ref *in, int nin, int i)
+{
+    Type t = whole(g->node[in[i]].type);
+    for (int k = 0; k < nin; k++)
+        if (g->node[in[k]].type.fold == FOLD_SUM)
+            t.partial |= g->node[in[k]].type.partial;
+    return t;
+}
+
+static Type wanted(const Prop *p, const Node *n, const Sig *s, const Ref *in,
+                   int i, const Wish *w)
+{
+    Type t = p->c.out->node[in[i]].type;
+    if (ops[n->op].arity < 0)
+        return owed_by_any(p->c.out, in, n->nin, i);
     for (int d = 0; d < t.ndim; d++) {
         int c = s->in[i].dim[d].c[0];
         t.split[d] = s->in[i].dim[d].window ? 0 : w[c].split;
     }
-    if (!stays_pending(g, op, s, in, i, w))
+    if (!stays_pending(p, n, s, in, i, w))
         t.partial = 0, t.fold = FOLD_SUM;
     return t;
+}
+
+/* What an update reads of the backward graph is finished, and lies as the
+ * leaf that it will change. */
+static Ref finished(Prop *p, const Node *n, Ref was)
+{
+    Type t = p->c.out->node[p->c.map[was]].type;
+    const Type *leaf = p->leaf[was];
+    if (n->segment != UPDATE || p->c.in->node[was].segment == UPDATE
+        || !t.partial)
+        return p->c.map[was];
+    t.partial = 0, t.fold = FOLD_SUM;
+    if (leaf)
+        memcpy(t.split, leaf->split, sizeof t.split);
+    return have_want(p, p->c.map[was], &t);
 }
 
 static Ref place(Prop *p, Ref r)
@@ -234,14 +314,14 @@ static Ref place(Prop *p, Ref r)
         was = alloc(p->scratch, (size_t)n->nin * sizeof *was);
     }
     for (int i = 0; i < n->nin; i++)
-        was[i] = x[i] = p->c.map[n->in[i]];
+        was[i] = x[i] = finished(p, n, n->in[i]);
     Sig s = sig_bind(g, n->op, &n->attr, was, n->nin, n->loc);
     wishes(g, &s, was, w);
     one_letter_an_axis(w);
     for (int i = 0; i < n->nin; i++) {
         if (ops[n->op].arity >= 0 && s.in[i].unread)
             continue;
-        Type t = wanted(g, n->op, &s, was, i, w);
+        Type t = wanted(p, n, &s, was, i, w);
         x[i] = have_want(p, was[i], &t);
     }
     Ref q = emit(g, n->op, &n->attr, x, n->nin, n->loc);
@@ -252,11 +332,45 @@ static Ref place(Prop *p, Ref r)
     return q;
 }
 
+static bool same_sizes(const Type *a, const Type *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++)
+        same = a->dim[d] == b->dim[d];
+    return same;
+}
+
+static bool is_split(const Type *t)
+{
+    Axes a = 0;
+    for (int d = 0; d < t->ndim; d++)
+        a |= split_axes(t->split[d]);
+    return a != 0;
+}
+
+/* From each split leaf back through its update, as far as sizes agree. */
+static const Type **leaves_ahead(const Graph *g, Arena *a)
+{
+    const Type **leaf = alloc(a, (g->n + 1) * sizeof *leaf);
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (is_split(&g->node[g->set[i].leaf].type))
+            leaf[g->set[i].value] = &g->node[g->set[i].leaf].type;
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        for (int i = 0; leaf[r] && n->segment == UPDATE && i < n->nin; i++)
+            if (!leaf[n->in[i]]
+                && same_sizes(leaf[r], &g->node[n->in[i]].type))
+                leaf[n->in[i]] = leaf[r];
+    }
+    return leaf;
+}
+
 /* Names that two forms of one value would share are made unique: the copy
  * that keeps the operand's name is the one that place() emitted. */
 Graph *pass_propagate(const Graph *in, Job *j)
 {
-    Prop p = { copy_begin(in, j), j->scratch, NULL, 0 };
+    Prop p = { copy_begin(in, j), j->scratch, NULL, 0,
+               graph_uses(in, j->scratch), leaves_ahead(in, j->scratch) };
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
