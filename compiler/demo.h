@@ -1,0 +1,119 @@
+/* demo.h -- the parts of `dpc demo`: arrays as files, photographs, captions,
+ * processes, measures, the report.
+ *
+ * The demo is a client of what `dpc` makes: it starts binaries with files as
+ * inputs and reads files back, so all it knows of a model is a few names. */
+#ifndef DPC_DEMO_H
+#define DPC_DEMO_H
+
+#include "ir/base.h"
+
+/* ---- demo_npy.c: NumPy arrays ---- */
+
+typedef enum NpyKind { NPY_F32, NPY_I32, NPY_U8 } NpyKind;
+enum { NPY_NDIM = 8 };
+
+/* An array, row-major. */
+typedef struct Npy {
+    NpyKind kind;
+    int ndim;
+    int64_t dim[NPY_NDIM];
+    void *data;
+} Npy;
+
+Npy npy_make(Arena *, NpyKind, int ndim, const int64_t *dim);
+int64_t npy_count(const Npy *);           /* elements */
+int64_t npy_row(const Npy *);             /* elements of dimension 1 on */
+/* err_code (5) when the disk refuses. */
+void npy_write(const Npy *, const char *path);
+/* err (1) where the file is no row-major array of f32, i32 or u8. */
+Npy npy_read(Arena *, const char *path);
+
+/* ---- demo_photo.c: Fashion-MNIST ---- */
+
+typedef struct Photos {
+    int64_t n, h, w;
+    uint8_t *pixel;                       /* [n, h, w] */
+    uint8_t *label;                       /* [n] */
+} Photos;
+
+/* Split "train" or "t10k" of a folder.  err_code (5) with what to install
+ * when it is missing, err (1) where it is damaged. */
+Photos photos_read(Arena *, const char *dir, const char *split);
+
+/* ---- demo_stat.c: measures ---- */
+
+typedef struct Rate { int64_t hit, of; } Rate;
+typedef struct Interval { double low, high; } Interval;
+double rate_value(Rate);                  /* 0 of 0 is 0 */
+/* Wilson's interval at 95 %: holds near 0 and 1, where the normal one
+ * leaves [0, 1].  Wilson, J. Am. Stat. Assoc. 22 (1927) 209. */
+Interval rate_interval(Rate);
+
+typedef struct Mean { double sum, square; int64_t n; } Mean;
+void mean_add(Mean *, double);
+double mean_value(const Mean *);
+Interval mean_interval(const Mean *);     /* 1.96 standard errors */
+
+/* Of each class, the pixels that nearly all, or nearly no, real photos of
+ * the class cover.  A mask that does not look at the picture it judges
+ * cannot be fooled by it. */
+typedef struct Masks {
+    int64_t nclass, npixel;
+    uint8_t *cover, *bare;                /* [nclass, npixel], 0 or 1 */
+} Masks;
+Masks masks_make(Arena *, const Photos *, int nclass);
+
+/* Mean over the pixels of a mask of the picture rgb [3, npixel]; 0 for an
+ * empty mask. */
+void mask_mean(const uint8_t *mask, const float *rgb, int64_t npixel,
+               double to[3]);
+/* Mean of |rgb - want| over the pixels of a mask and the channels. */
+double mask_error(const uint8_t *mask, const float *rgb, int64_t npixel,
+                  const double want[3]);
+/* Mean over elements of the standard deviation over `nset` sets of `n` rows
+ * of `row` elements, set-major. */
+double spread(const float *x, int64_t nset, int64_t n, int64_t row);
+/* Place of the largest of n numbers. */
+int largest(const float *x, int n);
+/* order[i]: a permutation of n without fixed point, by seed.  n >= 2 */
+void derange(int *order, int n, uint64_t seed);
+
+/* ---- demo_frechet.c ---- */
+
+typedef struct Gauss { int n; double *mean, *cov; } Gauss;   /* cov [n, n] */
+/* Mean and covariance (by n - 1) of rows [nrow, n]. */
+Gauss gauss_fit(Arena *, const float *row, int64_t nrow, int n);
+/* The squared distance of two Gaussians,
+ * |m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2)): what FID computes. */
+double gauss_distance(Arena *, const Gauss *, const Gauss *);
+/* Symmetric a [n, n] = v diag(value) v^T; a is destroyed. */
+void eigen_symmetric(double *a, int n, double *value, double *v);
+
+/* ---- demo_grid.c ---- */
+
+/* Pictures rgb [n, 3, h, w] of 0 to 1 as a PNG of `columns`, each pixel
+ * `scale` wide.  err_code (5) when the disk refuses. */
+void grid_write(Arena *, const char *path, const float *rgb, int64_t n,
+                int64_t h, int64_t w, int64_t columns, int64_t scale);
+
+/* ---- demo_process.c ---- */
+
+typedef struct Process {
+    const char *stage;
+    const char **arg;                     /* NULL at the end */
+    const char *out, *log;                /* files for stdout, stderr; NULL:
+                                             ours */
+    double seconds;                       /* filled */
+    int code;                             /* exit code; 128 + signal; 127:
+                                             cannot be started */
+    int pid;
+} Process;
+
+/* Runs all, at most `at_once` side by side, and waits.  Their number that
+ * failed; after a failure no more are started (code -1). */
+int processes_run(Process *, int n, int at_once);
+char *process_text(Arena *, const Process *);      /* as for a shell */
+double seconds_now(void);
+
+#endif
