@@ -23,26 +23,28 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void file_write(const char *path, const void *data, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(data, 1, n, f) == n;
-    ok = f && fclose(f) == 0 && ok;
-    if (!ok)
-        err_code(5, path, "cannot write %zu bytes: %s", n, strerror(errno));
-}
-
 /* Make all folders of a path but the last member; errors show later, when a
  * file is written there. */
-static void make_folders(Arena *a, const char *path)
+static void make_folders(const char *path)
 {
-    char *p = fmt(a, "%s", path);
+    char p[4096];
+    snprintf(p, sizeof p, "%s", path);
     for (char *s = p + 1; *s; s++)
         if (*s == '/') {
             *s = 0;
             mkdir(p, 0777);
             *s = '/';
         }
+}
+
+void file_write(const char *path, const void *data, size_t n)
+{
+    make_folders(path);
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(data, 1, n, f) == n;
+    ok = f && fclose(f) == 0 && ok;
+    if (!ok)
+        err_code(5, path, "cannot write %zu bytes: %s", n, strerror(errno));
 }
 
 static char *hash_hex(Arena *a, const char *x, size_t nx, const char *y)
@@ -148,7 +150,7 @@ static void into_cache(Arena *a, const char *from, const char *to)
 {
     if (!to)
         return;
-    make_folders(a, to);
+    make_folders(to);
     char *tmp = fmt(a, "%s.%d", to, (int)getpid());
     if (file_clone(from, tmp))
         rename(tmp, to);
@@ -238,7 +240,7 @@ void cc_build(const Source *source, int n, const char *flags,
         whole = fmt(a, "%s/bin", dir);
         into_cache(a, whole, cache_path(a, o, binary_key(obj, n, o, a), ".bin"));
     }
-    make_folders(a, o->out);
+    make_folders(o->out);
     if (!file_clone(whole, o->out))
         err_code(5, o->out, "cannot write the binary: %s", strerror(errno));
     folder_remove(a, dir);

@@ -89,6 +89,7 @@ static void entry_trace(lua_State *L, const char *name)
     if (!lua_istable(L, -1) && !lua_isnil(L, -1))
         fail_at(L, loc, "entry \"%s\" returns %s; a table of values is wanted",
                 name, luaL_typename(L, -1));
+    f->line = loc;
     if (lua_istable(L, -1)) {
         const char **out = names_sorted(L, -1, name, &n);
         for (int i = 0; i < n; i++) {
@@ -98,6 +99,7 @@ static void entry_trace(lua_State *L, const char *name)
         }
     }
     lua_pop(L, 1);
+    f->line = NULL;
     if (!f->g->nout && !f->g->nset)
         fail_at(L, loc, "entry \"%s\" returns nothing and sets nothing", name);
 }
@@ -203,19 +205,29 @@ static void run_read(lua_State *L, const char *command)
     }
 }
 
-/* `train` and `eval` need no run when there is an entry of that name. */
+static bool has_run(const Model *m, const char *command)
+{
+    for (uint32_t i = 0; i < m->nrun; i++)
+        if (strcmp(m->run[i].command, command) == 0)
+            return true;
+    return false;
+}
+
+/* `train` and `eval` need no run when there is an entry of that name: they
+ * are that entry, training after `init`. */
 static void runs_default(Front *f)
 {
-    static const char *const name[] = { "train", "eval" };
+    static const char *const row[][2] = {
+        { "train", "init" }, { "train", "train" }, { "eval", "eval" },
+    };
     Model *m = f->model;
-    for (int k = 0; k < COUNT(name); k++) {
-        bool have = !model_entry(m, name[k]);
-        for (uint32_t i = 0; i < m->nrun; i++)
-            have |= strcmp(m->run[i].command, name[k]) == 0;
-        if (have)
+    bool train = !has_run(m, "train"), eval = !has_run(m, "eval");
+    for (int k = 0; k < COUNT(row); k++) {
+        bool wanted = strcmp(row[k][0], "train") == 0 ? train : eval;
+        if (!wanted || !model_entry(m, row[k][0]) || !model_entry(m, row[k][1]))
             continue;
         GROW(f->a, m->run, m->nrun, m->runcap);
-        m->run[m->nrun++] = (ModelRun){ name[k], name[k], NULL, 1 };
+        m->run[m->nrun++] = (ModelRun){ row[k][0], row[k][1], NULL, 1 };
     }
 }
 
