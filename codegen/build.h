@@ -11,7 +11,7 @@ typedef struct Member {                   /* a node of the group */
     int nplace;                           /* windows of the result: letter h */
     struct { char h, k, at; } place[2];   /* follows from `at` and k */
     int value;                            /* its number, folds finished */
-    bool inside, outside;                 /* who reads it */
+    bool view;                            /* came along: never stored */
 } Member;
 
 typedef struct Build {
@@ -41,6 +41,8 @@ void build_letter(Build *, const Member *, char letter, int64_t stride,
 void build_strides(const Graph *, Ref, int64_t *stride);
 /* The entry of env->pos for a split loop; -1: none, or too many. */
 int build_pos(Build *, Split, int64_t extent);
+/* Where this turn's part of a gathered dimension begins. */
+bool build_slice(Build *, Member *, const int64_t *stride, Affine *);
 /* The value of member m, from those of its operands; false and why. */
 bool build_op(Build *, Member *m);
 

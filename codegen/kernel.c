@@ -71,6 +71,10 @@ static void member_init(Build *b, Member *m, Ref r)
         m->s = leaf_sig(&n->type);
     for (int d = 0; d < m->s.out.ndim; d++)
         m->s.split[(int)m->s.out.dim[d].c[0]] = n->type.split[d];
+    if (n->op == OP_all_gather) {         /* one turn's part of it */
+        Split own = b->g->node[n->in[0]].type.split[n->attr.dim];
+        m->s.split[(int)m->s.out.dim[n->attr.dim].c[0]] = own;
+    }
     window_out(m);
     for (int c = 0; c < NLETTER; c++)
         m->atom[c] = m->s.size[c] ? atom_new(&b->u, build_extent(b, m, (char)c))
@@ -89,7 +93,8 @@ static int dim_atoms(const Member *m, const Dim *d, int *out)
 /* Does operand i lie shifted, or is it a table: read from memory only? */
 static bool shifted(const Node *n, const Member *m, int i)
 {
-    if (ops[n->op].family == FAMILY_index || n->op == OP_put)
+    if (ops[n->op].family == FAMILY_index || n->op == OP_put
+        || ops[n->op].family == FAMILY_collective)
         return true;
     if (n->op == OP_take)
         return i == 0;
@@ -107,7 +112,6 @@ static bool edge(Build *b, Member *m, int i)
 
     if (!from || (!variadic && m->s.in[i].unread))
         return true;
-    from->inside = true;
     if (variadic)
         return true;
     if (shifted(n, m, i)) {
@@ -352,7 +356,7 @@ static int reads_inside(const Build *b, Ref r)
     int n = 0;
     for (int i = 0; i < b->n; i++) {
         const Node *m = &b->g->node[b->member[i].ref];
-        for (int k = 0; k < m->nin; k++)
+        for (int k = 0; k < m->nin && !b->member[i].view; k++)
             n += m->in[k] == r;
     }
     return n;
@@ -374,6 +378,8 @@ static void store(Build *b, Member *m)
             w *= build_extent(b, m, o->c[c]);
         }
     }
+    if (b->g->node[m->ref].op == OP_all_gather)
+        build_slice(b, m, stride, &s->at);
     k->out_dtype[k->nout] = b->g->node[m->ref].type.dtype;
     k->out[k->nout++] = m->ref;
 }
@@ -456,8 +462,14 @@ static bool unify_all(Build *b, const Ref *ref, int n)
 
 static void count_flops(Build *b)
 {
-    for (int i = 0; i < b->n; i++)
-        b->k->flops += node_flops(b->g, b->member[i].ref);
+    for (int i = 0; i < b->n; i++) {
+        const Member *m = &b->member[i];
+        double n = ops[b->g->node[m->ref].op].work;
+        for (int c = 0; c < NLETTER && n > 0; c++)
+            if (m->s.size[c])
+                n *= (double)build_extent(b, m, (char)c);
+        b->k->flops += n;
+    }
 }
 
 static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
@@ -469,7 +481,7 @@ static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
         if (!build_op(b, &b->member[i]))
             return false;
     for (int i = 0; i < n; i++)
-        if ((int)uses[ref[i]] > reads_inside(b, ref[i]))
+        if (!b->member[i].view && (int)uses[ref[i]] > reads_inside(b, ref[i]))
             store(b, &b->member[i]);
     if (!k->nstore)
         return b->why = "nobody reads it", false;
@@ -483,15 +495,55 @@ static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
     return true;
 }
 
-Kernel *kernel_describe(Arena *arena, const Graph *g, const Ref *ref, int n,
-                        const uint32_t *uses, const char **why)
+/* ---- the group ---- */
+
+typedef struct Group { Ref *ref; bool *view; int n; uint32_t cap, cap_view; } Group;
+
+static void group_add(Arena *a, Group *s, Ref r, bool view)
+{
+    int at = s->n;
+    for (int i = 0; i < s->n; i++)
+        if (s->ref[i] == r)
+            return;
+    GROW(a, s->ref, s->n, s->cap);
+    GROW(a, s->view, s->n, s->cap_view);
+    s->n++;
+    for (; at > 0 && s->ref[at - 1] > r; at--) {
+        s->ref[at] = s->ref[at - 1];
+        s->view[at] = s->view[at - 1];
+    }
+    s->ref[at] = r;
+    s->view[at] = view;
+}
+
+/* Views that the nodes read come along: their bytes lie in another order. */
+static Group group_of(Arena *a, const Graph *g, const Ref *ref, int n)
+{
+    Group s = {0};
+    for (int i = 0; i < n; i++)
+        group_add(a, &s, ref[i], false);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < g->node[ref[i]].nin; k++)
+            for (Ref r = g->node[ref[i]].in[k]; node_is_view(&g->node[r]);
+                 r = g->node[r].in[0])
+                group_add(a, &s, r, true);
+    return s;
+}
+
+Kernel *kernel_describe(Arena *arena, const Graph *g, const Ref *given,
+                        int ngiven, const uint32_t *uses, const char **why)
 {
     Build *b = alloc(arena, sizeof *b);
     Kernel *k = alloc(arena, sizeof *k);
+    Group s = group_of(arena, g, given, ngiven);
+    const Ref *ref = s.ref;
+    int n = s.n;
 
     b->k = k, b->g = k->g = g, b->arena = k->arena = arena;
     b->n = n;
     b->member = alloc(arena, (size_t)n * sizeof *b->member);
+    for (int i = 0; i < n; i++)
+        b->member[i].view = s.view[i];
     k->lane = -1;
     k->chunks = 1;
     k->store = alloc(arena, (size_t)n * sizeof *k->store);

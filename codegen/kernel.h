@@ -119,6 +119,7 @@ Kernel *kernel_describe(Arena *, const Graph *, const Ref *, int n,
 /* Bytes of env->scratch; elements in and out, weighed by how they lie. */
 int64_t kernel_scratch(const Kernel *);
 double kernel_traffic(const Kernel *);
+double kernel_work(const Kernel *);       /* flops, values met again too */
 double kernel_points(const Kernel *, Atoms);
 /* Floats per launch that hold FORM_COLUMN's partial folds. */
 int kernel_folds(const Kernel *);

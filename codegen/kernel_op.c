@@ -308,7 +308,6 @@ static bool op_put(Build *b, Member *m)
         k->put_n = type_volume(&t);
         build_value(b, build_load(b, m, i));
     }
-    m->s.split['v'] = n->type.split[0];
     if (!row_pos(b, m, &at))
         return false;
     k->put_split = at >= 0;
@@ -316,6 +315,82 @@ static bool op_put(Build *b, Member *m)
     k->put_row = build_extent(b, m, 'd');
     k->form = FORM_PUT;
     m->value = 0;
+    return true;
+}
+
+/* ---- collectives without traffic ---- */
+
+static int axis_pos(Build *b, Axes axes, int64_t extent)
+{
+    return build_pos(b, split_push(0, __builtin_ctz(axes)), extent);
+}
+
+bool build_slice(Build *b, Member *m, const int64_t *stride, Affine *at)
+{
+    const Node *n = &b->g->node[m->ref];
+    int dim = n->attr.dim;
+    char letter = m->s.out.dim[dim].c[0];
+    int pos = axis_pos(b, n->attr.axes, build_extent(b, m, letter));
+    if (pos < 0)
+        return refuse(b, "too many split dimensions");
+    at->pos[pos] += stride[dim];
+    return true;
+}
+
+/* shard: one's part of dim. */
+static bool op_shard(Build *b, Member *m)
+{
+    const Node *n = &b->g->node[m->ref];
+    int64_t stride[NDIM], one[NDIM];
+    Type t = type_local(&b->g->mesh, &b->g->node[n->in[0]].type);
+    Value v = build_load(b, m, 0);
+    Guard *q = &v.guard[v.nguard];
+    for (int d = 0; d < NDIM; d++)
+        one[d] = 1;
+    build_strides(b->g, n->in[0], stride);
+    if (!build_slice(b, m, stride, &v.at) || !build_slice(b, m, one, &q->of))
+        return false;
+    build_letter(b, m, m->s.out.dim[n->attr.dim].c[0], 1, &q->of);
+    q->hi = t.dim[n->attr.dim], q->by = 1;
+    v.nguard += t.dim[n->attr.dim] % type_local(&b->g->mesh, &n->type)
+        .dim[n->attr.dim] != 0;
+    m->value = build_value(b, v);
+    return true;
+}
+
+/* own: zero but where all coordinates are. */
+static bool op_own(Build *b, Member *m)
+{
+    Axes axes = b->g->node[m->ref].attr.axes;
+    Value v = build_load(b, m, 0);
+    for (; axes; axes &= (Axes)(axes - 1)) {
+        int pos = axis_pos(b, axes, 1);
+        if (pos < 0 || v.nguard > NDIM)
+            return refuse(b, "too many axes");
+        v.guard[v.nguard] = (Guard){ .hi = 1, .by = 1 };
+        v.guard[v.nguard++].of.pos[pos] = 1;
+    }
+    m->value = build_value(b, v);
+    return true;
+}
+
+/* The others talk to ranks; but all_gather over turns writes a slice. */
+static bool op_collective(Build *b, Member *m)
+{
+    const Node *n = &b->g->node[m->ref];
+    Axes time = mesh_axes(&b->g->mesh, TIME);
+    bool one = n->attr.axes && !(n->attr.axes & (n->attr.axes - 1));
+    if (n->op == OP_own)
+        return op_own(b, m);
+    if (n->op == OP_shard && one)
+        return op_shard(b, m);
+    if (n->op != OP_all_gather || !one || (n->attr.axes & ~time))
+        return refuse(b, "not a generated kernel");
+    int64_t parts = mesh_size(&b->g->mesh, n->attr.axes);
+    int64_t whole = type_local(&b->g->mesh, &n->type).dim[n->attr.dim];
+    if (whole % parts)
+        return refuse(b, "turns of unequal length");
+    m->value = build_value(b, build_load(b, m, 0));
     return true;
 }
 
@@ -336,8 +411,9 @@ bool build_op(Build *b, Member *m)
         return op_total(b, m);
     if (ops[op].family == FAMILY_index)
         return op_index(b, m);
-    if (ops[op].leaf || ops[op].family == FAMILY_collective
-        || ops[op].family == FAMILY_pack
+    if (ops[op].family == FAMILY_collective)
+        return op_collective(b, m);
+    if (ops[op].leaf || ops[op].family == FAMILY_pack
         || op == OP_grad)
         return refuse(b, "not a generated kernel");
     return op_nest(b, m);

@@ -412,6 +412,31 @@ static double stores_traffic(const Kernel *k, const int *s, int n, Atoms set)
     return bytes;
 }
 
+/* Flops of values at each of `points`, roughly: a load counts as one. */
+static double work(const Kernel *k, const int *v, int n, double points)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const Value *x = &k->value[v[i]];
+        sum += x->kind == VAL_RANDOM ? 64
+             : x->kind == VAL_EXPR ? 1 + ops[x->op].work : 1;
+    }
+    return sum * points;
+}
+
+double kernel_work(const Kernel *k)
+{
+    double rows = kernel_points(k, k->outer);
+    double sum = work(k, k->tail, k->ntail, rows);
+    for (int i = 0; i < k->nloop; i++) {
+        const Loop *l = &k->loop[i];
+        double points = rows * kernel_points(k, l->atoms);
+        sum += work(k, l->value, l->nvalue, points) + points * l->nfold;
+        sum += work(k, l->pre, l->npre, rows);
+    }
+    return sum;
+}
+
 double kernel_traffic(const Kernel *k)
 {
     double rows = kernel_points(k, k->outer), sum = 0;

@@ -1,0 +1,387 @@
+/* fuse.c -- labels the nodes that share a kernel.
+ *
+ * Nodes that cost nothing where they are read (numbers, movement, slices,
+ * wider copies of narrow data) are free: each kernel that reads one gets its
+ * own copy.  The others start as groups of one; in graph order each node
+ * joins the groups of its operands, best gain first, while
+ * cost(A) + cost(B) - cost(A and B) is positive by the target's seconds;
+ * then groups that read one value do.  A merged group has to stay convex: no
+ * path out of it and back, or its launch would wait for itself.  That is a
+ * search over groups bounded by their first and last nodes.
+ *
+ * Costs are asked about small graphs made of a group and its operands, so a
+ * question does not depend on the size of the model. */
+#include "passes/fuse.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { GROUP = 48, VISIT = 4000, SIBLINGS = 6 };
+
+/* ---- who is what ---- */
+
+static bool own_launch(const Graph *g, const Node *n)
+{
+    Family f = ops[n->op].family;
+    bool made = n->op == OP_const || n->op == OP_iota || n->op == OP_random;
+    if (f == FAMILY_copy)
+        return g->node[n->in[0]].layout == n->layout;
+    return (ops[n->op].leaf && !made) || n->op == OP_dot || n->op == OP_put
+        || f == FAMILY_conv || f == FAMILY_collective || f == FAMILY_pack;
+}
+
+enum { SMALL = 4096 };                    /* numbers a kernel may hold */
+
+static bool costs_nothing(const Graph *g, const Node *n)
+{
+    switch (n->op) {
+    case OP_const:
+        return n->attr.ndata <= SMALL;
+    case OP_iota: case OP_stop: case OP_slice: case OP_pad: case OP_concat:
+        return true;
+    case OP_move:
+        return !fuse_folds(g, n);
+    case OP_cast:
+        return dtype_size(g->node[n->in[0]].type.dtype)
+            < dtype_size(n->type.dtype);
+    default:
+        return false;
+    }
+}
+
+static void mark_seen(const Graph *g, Fuse *f)
+{
+    for (uint32_t i = 0; i < g->nset; i++)
+        f->kept[g->set[i].value] = f->kept[g->set[i].leaf] = true;
+    for (uint32_t i = 0; i < g->nout; i++)
+        f->kept[g->out[i].ref] = true;
+}
+
+/* Reads operand i shifted, or by rows: from memory only. */
+static bool reads_shifted(const Node *n, int i)
+{
+    return ops[n->op].family == FAMILY_index || (n->op == OP_take && i == 0);
+}
+
+/* What a reader wants of its operands. */
+static void want(Fuse *f, Ref r, bool *by_dot, bool *in_memory)
+{
+    const Node *n = &f->g->node[r];
+    bool dot = n->op == OP_dot && fuse_views_pay(f, r);
+    for (int i = 0; i < n->nin; i++) {
+        Ref x = n->in[i];
+        f->read[x] = true;
+        by_dot[x] |= f->kind[r] == VIEW || dot;
+        in_memory[x] |= (f->kind[r] == OWN && !dot) || reads_shifted(n, i);
+    }
+}
+
+/* From the last node to the first: what readers want of each value.  A free
+ * node that somebody wants in memory is an ordinary one; a `move` that only
+ * dots want may stay a view, which they read through strides.  What nobody
+ * reads is left out. */
+static void classify(Fuse *f)
+{
+    const Graph *g = f->g;
+    bool *by_dot = alloc(f->arena, g->n + 1);
+    bool *in_memory = alloc(f->arena, g->n + 1);
+    mark_seen(g, f);
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        bool move = n->op == OP_move, own = own_launch(g, n);
+        bool bare = !own && costs_nothing(g, n);
+        in_memory[r] |= f->kept[r];
+        f->kind[r] = own ? OWN
+            : !f->kept[r] && !f->read[r] ? FREE
+            : !bare || in_memory[r] || (by_dot[r] && !move) ? PLAIN
+            : by_dot[r] ? VIEW : FREE;
+        if (own || f->kept[r] || f->read[r])
+            want(f, r, by_dot, in_memory);
+    }
+}
+
+/* ---- edges, seen through free nodes and views ---- */
+
+static void through(Fuse *f, Ref r, List *to)
+{
+    if (f->kind[r] == FREE || f->kind[r] == VIEW) {
+        const Node *n = &f->g->node[r];
+        for (int i = 0; i < n->nin; i++)
+            through(f, n->in[i], to);
+        return;
+    }
+    for (uint32_t i = 0; i < to->n; i++)
+        if (to->at[i] == r)
+            return;
+    list_add(f->arena, to, r);
+}
+
+static void find_edges(Fuse *f)
+{
+    const Graph *g = f->g;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        if (f->kind[r] == FREE || f->kind[r] == VIEW)
+            continue;
+        for (int i = 0; i < n->nin; i++)
+            through(f, n->in[i], &f->from[r]);
+        for (uint32_t i = 0; i < f->from[r].n; i++)
+            list_add(f->arena, &f->to[f->from[r].at[i]], r);
+    }
+}
+
+/* ---- groups ---- */
+
+int fuse_group(Fuse *f, Ref r)
+{
+    int i = (int)r;
+    while (f->group[i].same != i)
+        i = f->group[i].same = f->group[f->group[i].same].same;
+    return i;
+}
+
+static void groups_begin(Fuse *f)
+{
+    for (Ref r = 0; r < f->g->n; r++) {
+        Group *p = &f->group[r];
+        p->same = (int)r, p->lo = p->hi = r;
+        list_add(f->arena, &p->node, r);
+        p->cost = -1;
+    }
+}
+
+static double cost_of(Fuse *f, int i)
+{
+    Group *p = &f->group[i];
+    if (p->cost < 0)
+        p->cost = fuse_cost(f, &p->node, &p->why);
+    return p->cost;
+}
+
+static List merged(Fuse *f, int a, int b)
+{
+    const List *x = &f->group[a].node, *y = &f->group[b].node;
+    List all = {0};
+    for (uint32_t i = 0, k = 0; i < x->n || k < y->n;)
+        list_add(f->arena, &all, k == y->n || (i < x->n && x->at[i] < y->at[k])
+                 ? x->at[i++] : y->at[k++]);
+    return all;
+}
+
+/* Is there a way from group a to group b through a third one? */
+static bool detour(Fuse *f, int a, int b)
+{
+    List stack = {0};
+    int visits = 0;
+    f->stamp++;
+    list_add(f->arena, &stack, (Ref)a);
+    while (stack.n) {
+        int at = (int)stack.at[--stack.n];
+        const List *node = &f->group[at].node;
+        for (uint32_t i = 0; i < node->n; i++) {
+            const List *to = &f->to[node->at[i]];
+            for (uint32_t k = 0; k < to->n; k++) {
+                int q = fuse_group(f, to->at[k]);
+                if (q == b && at != a)
+                    return true;
+                if (q == a || q == b || f->seen[q] == f->stamp
+                    || f->group[q].lo >= f->group[b].hi)
+                    continue;
+                f->seen[q] = f->stamp;
+                list_add(f->arena, &stack, (Ref)q);
+                if (++visits > VISIT)
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+static const char *unlike(const Node *x, const Node *y)
+{
+    return x->segment != y->segment ? "they work in different segments"
+         : x->loop != y->loop ? "they run in different turns"
+         : x->stage != y->stage ? "they are on different stages" : NULL;
+}
+
+/* Merge groups a and b if that gains; the reason when it does not. */
+static const char *try_merge(Fuse *f, int a, int b)
+{
+    Group *x = &f->group[a], *y = &f->group[b];
+    const char *why = unlike(&f->g->node[x->node.at[0]],
+                             &f->g->node[y->node.at[0]]);
+    if (why)
+        return why;
+    if (x->node.n + y->node.n > GROUP)
+        return "the kernel is large enough";
+    if (detour(f, a, b) || detour(f, b, a))
+        return "a path leads out of the kernel and back";
+    double apart = cost_of(f, a) + cost_of(f, b);
+    List all = merged(f, a, b);
+    double one = fuse_cost(f, &all, &why);
+    if (!(one < apart))
+        return why ? why : "it would not be faster";
+    y->same = a;
+    x->node = all;
+    x->lo = all.at[0], x->hi = all.at[all.n - 1];
+    x->cost = one;
+    return NULL;
+}
+
+typedef struct Cand { int group; double cost; } Cand;
+
+/* Dearest operands first: most is gained where most bytes flow. */
+static int by_bytes(const void *p, const void *q)
+{
+    const Cand *x = p, *y = q;
+    return x->cost != y->cost ? (x->cost < y->cost) - (x->cost > y->cost)
+         : (x->group > y->group) - (x->group < y->group);
+}
+
+static void note_edge(Fuse *f, Ref from, Ref to, const char *why)
+{
+    GROW(f->arena, f->miss, f->nmiss, f->misscap);
+    f->miss[f->nmiss++] = (Miss){ from, to, why };
+}
+
+static void join_operands(Fuse *f, Ref r)
+{
+    const List *from = &f->from[r];
+    Cand *c = alloc(f->arena, (from->n + 1) * sizeof *c);
+    int n = 0;
+    for (uint32_t i = 0; i < from->n; i++)
+        if (f->kind[from->at[i]] == PLAIN)
+            c[n++] = (Cand){ (int)from->at[i], (double)type_bytes(
+                &f->g->mesh, &f->g->node[from->at[i]].type) };
+    qsort(c, (size_t)n, sizeof *c, by_bytes);
+    for (int i = 0; i < n; i++) {
+        int a = fuse_group(f, (Ref)c[i].group), b = fuse_group(f, r);
+        const char *why = a == b ? NULL : try_merge(f, a, b);
+        if (why)
+            note_edge(f, (Ref)c[i].group, r, why);
+    }
+}
+
+/* Groups that read one value: it is read once. */
+static void join_siblings(Fuse *f, Ref r)
+{
+    int seen[SIBLINGS], n = 0;
+    for (uint32_t i = 0; i < f->to[r].n && n < SIBLINGS; i++) {
+        Ref q = f->to[r].at[i];
+        int b = fuse_group(f, q);
+        bool met = f->kind[q] != PLAIN;
+        for (int k = 0; k < n && !met; k++)
+            met = fuse_group(f, (Ref)seen[k]) == b;
+        for (int k = 0; k < n && !met; k++)
+            met = !try_merge(f, fuse_group(f, (Ref)seen[k]), b);
+        if (!met)
+            seen[n++] = (int)q;
+    }
+}
+
+static Fuse *fuse_run(const Graph *g, Job *j)
+{
+    Arena *a = j->scratch;
+    Fuse *f = alloc(a, sizeof *f);
+    size_t n = g->n + 1;
+    f->g = g, f->arena = a, f->target = j->target;
+    f->kind = alloc(a, n * sizeof *f->kind);
+    f->kept = alloc(a, n * sizeof *f->kept);
+    f->read = alloc(a, n * sizeof *f->read);
+    f->from = alloc(a, n * sizeof *f->from);
+    f->to = alloc(a, n * sizeof *f->to);
+    f->group = alloc(a, n * sizeof *f->group);
+    f->seen = alloc(a, n * sizeof *f->seen);
+    f->map = alloc(a, n * sizeof *f->map);
+    f->mark = alloc(a, n * sizeof *f->mark);
+    classify(f);
+    find_edges(f);
+    groups_begin(f);
+    for (Ref r = 0; r < g->n; r++)
+        if (f->kind[r] == PLAIN)
+            join_operands(f, r);
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].type.ndim && f->to[r].n > 1)
+            join_siblings(f, r);
+    return f;
+}
+
+/* ---- the new graph ---- */
+
+typedef struct Clone Clone;
+struct Clone { Clone *next; int group; Ref ref; };
+
+typedef struct Write {
+    Fuse *f;
+    Copy c;
+    Clone **clone;                        /* by free node */
+    int *kernel;                          /* by group: label + 1 */
+    int next;
+} Write;
+
+static Ref written(Write *w, Ref r, int group, const Node *reader);
+
+static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
+{
+    const Node *n = &w->f->g->node[r];
+    Ref *in = alloc(w->f->arena, (size_t)(n->nin + 1) * sizeof *in);
+    Ref was = w->c.map[r];
+    for (int i = 0; i < n->nin; i++)
+        in[i] = written(w, n->in[i], group, reader);
+    Ref q = copy_node_in(&w->c, r, in, n->nin);
+    Node *m = &w->c.out->node[q];
+    if (group >= 0) {
+        m->kernel = w->kernel[group] - 1;
+        if (w->f->kind[r] != PLAIN) {
+            w->c.map[r] = was;
+            m->segment = reader->segment, m->loop = reader->loop;
+            m->stage = reader->stage, m->scope = reader->scope;
+        }
+    }
+    return q;
+}
+
+/* Where operand r of a node of the group is: a free node is copied once for
+ * each group that reads it. */
+static Ref written(Write *w, Ref r, int group, const Node *reader)
+{
+    Kind kind = w->f->kind[r];
+    if (kind == OWN || kind == PLAIN || group < 0)
+        return w->c.map[r];
+    for (Clone *c = w->clone[r]; c; c = c->next)
+        if (c->group == group)
+            return c->ref;
+    Clone *c = alloc(w->f->arena, sizeof *c);
+    c->ref = copy_mapped(w, r, group, reader);
+    c->group = group;
+    c->next = w->clone[r];
+    return (w->clone[r] = c)->ref;
+}
+
+Graph *pass_fuse(const Graph *in, Job *j)
+{
+    Fuse *f = fuse_run(in, j);
+    size_t n = in->n + 1;
+    Write w = { f, copy_begin(in, j),
+                alloc(f->arena, n * sizeof *w.clone),
+                alloc(f->arena, n * sizeof *w.kernel), 0 };
+    for (Ref r = 0; r < in->n; r++) {
+        int group = f->kind[r] == PLAIN ? fuse_group(f, r) : -1;
+        if (f->kind[r] == FREE)
+            continue;
+        if (group >= 0 && !w.kernel[group])
+            w.kernel[group] = ++w.next;
+        copy_mapped(&w, r, group, &in->node[r]);
+    }
+    return copy_end(&w.c);
+}
+
+void fuse_report(const Graph *g, Job *j, FILE *to)
+{
+    Fuse *f = fuse_run(g, j);
+    for (uint32_t i = 0; i < f->nmiss; i++) {
+        const Miss *m = &f->miss[i];
+        if (fuse_group(f, m->from) != fuse_group(f, m->to))
+            fprintf(to, "%s -> %s: not fused: %s\n", g->node[m->from].name,
+                    g->node[m->to].name, m->why);
+    }
+}
