@@ -105,7 +105,9 @@ static void put_value(lua_State *L, Text *t, int deep)
             put_table(L, t, deep + 1);
         break;
     case LUA_TNUMBER:
-        put_text(t, number(L, t->a, lua_tonumber(L, -1)));
+        put_text(t, lua_isinteger(L, -1)
+                 ? fmt(t->a, "%lld", (long long)lua_tointeger(L, -1))
+                 : number(L, t->a, lua_tonumber(L, -1)));
         break;
     case LUA_TBOOLEAN:
         put_text(t, lua_toboolean(L, -1) ? "true" : "false");
