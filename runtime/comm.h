@@ -29,7 +29,8 @@ typedef struct DpcCommOps {
     /* Ranks that give the same color form a group, ordered by key.  Every
      * rank of the world calls it. */
     DpcStatus (*group)(DpcComm *, int32_t color, int32_t key, int32_t *group);
-    /* Zeroed memory that all ranks of this node see; stays until close. */
+    /* Zeroed memory that all ranks of this node see, of whole pages.  It goes
+     * with the process, or with the last comm of a local world. */
     DpcStatus (*share)(DpcComm *, size_t bytes, void **page);
     DpcStatus (*all_reduce)(DpcComm *, const DpcWire *);
     DpcStatus (*reduce_scatter)(DpcComm *, const DpcWire *);
@@ -53,6 +54,7 @@ struct DpcComm {
 };
 
 /* Joins the MPI world, or is a world of one when no launcher started us.
+ * Ranks of one node then talk by shared memory, unless DPC_COMM=mpi.
  * DPC_ENV when the launcher's environment and MPI disagree. */
 DpcStatus dpc_mpi_open(DpcComm **);
 
