@@ -99,6 +99,14 @@ static int add_once(Ref *out, int n, int max, Ref r)
     return n + 1;
 }
 
+int launch_operands(const Graph *g, const Launch *l)
+{
+    int n = l->n;
+    for (int i = 0; i < l->n; i++)
+        n += g->node[l->node[i]].nin;
+    return n;
+}
+
 int launch_inputs(const Graph *g, const Launch *l, Ref *out, int max)
 {
     int n = 0;

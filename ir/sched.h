@@ -59,6 +59,8 @@ uint32_t launch_add(Sched *, Arena *, const Ref *node, int n);
  * in another way: never launched, no buffer. */
 bool node_is_view(const Node *);
 Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
+/* At least as many as either of the next two finds: room for its answer. */
+int launch_operands(const Graph *, const Launch *);
 /* Nodes outside the launch whose value it reads, and those of it whose value
  * others read (or are set, returned, or reused in a later turn). */
 int launch_inputs(const Graph *, const Launch *, Ref *out, int max);

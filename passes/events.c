@@ -27,9 +27,9 @@ static Touch touches(const Graph *g, const Step *q, const uint32_t *uses,
                      Arena *a)
 {
     const Launch *l = &g->sched->launch[q->launch];
-    int max = 16 + 16 * l->n, n;
+    int max = launch_operands(g, l), n;
     Ref *x = alloc(a, (size_t)max * sizeof *x);
-    Touch t = { alloc(a, (size_t)(max + 1) * sizeof *t.range), 0 };
+    Touch t = { alloc(a, (size_t)(2 * max + 1) * sizeof *t.range), 0 };
     n = launch_inputs(g, l, x, max);
     for (int i = 0; i < n; i++)
         if (g->sched->buf[g->sched->buf[view_root(g, x[i])].root].used)

@@ -2,28 +2,16 @@
  *
  * A value lives from the step that writes it to the last step that reads it;
  * one that is made anew each turn lives once a turn, in `slots` places when
- * turns overlap.  Values that never live at one moment may share bytes.
- * Placing them is dynamic storage allocation (NP-hard; Buchsbaum et al.,
- * "OPT versus LOAD", STOC 2003): first fit is run in several orders and the
- * lowest peak wins.  The largest sum of live bytes is a lower bound, reported
- * beside the peak.
+ * turns overlap.  Values that never live at one moment may share bytes:
+ * place.c.
  *
  * Aliases: a view reads its root's bytes, a `set` value lies in its leaf, a
  * collective works in place when it alone reads its operand. */
 #include "passes/pass.h"
+#include "passes/place.h"
 #include <stdlib.h>
 
-enum { ALIGN = 64, NHEURISTIC = 3 };
-
-typedef struct Span { uint32_t from, to; } Span;      /* steps, both included */
-
-typedef struct Item {                     /* what is placed in the ARENA */
-    Ref node;                             /* or NONE: scratch of a launch */
-    uint32_t launch;
-    int64_t size, at;                     /* slots included */
-    Span *span;                           /* ascending, disjoint */
-    uint32_t nspan, cap;
-} Item;
+enum { ALIGN = 64 };
 
 typedef struct Mem {
     Graph *g;
@@ -120,11 +108,6 @@ static void read_at(Mem *m, Ref r, const Step *q, uint32_t step)
         live_at(m, r, (uint32_t)q->turn, step);
 }
 
-static int max_operands(const Launch *l)
-{
-    return 8 + 8 * l->n;
-}
-
 static void lives(Mem *m)
 {
     Graph *g = m->g;
@@ -133,7 +116,7 @@ static void lives(Mem *m)
     for (uint32_t k = 0; k < m->s->nstep; k++) {
         const Step *q = &m->s->step[k];
         const Launch *l = &m->s->launch[q->launch];
-        int max = max_operands(l);
+        int max = launch_operands(g, l);
         Ref *x = alloc(m->scratch, (size_t)max * sizeof *x);
         int n = launch_inputs(g, l, x, max);
         for (int i = 0; i < n; i++)
@@ -282,121 +265,16 @@ static void scratch_items(Mem *m)
             span_merge(&m->item[index[l] - 1]);
 }
 
-static bool overlap(const Item *a, const Item *b)
-{
-    uint32_t i = 0, k = 0;
-    while (i < a->nspan && k < b->nspan) {
-        const Span *p = &a->span[i], *q = &b->span[k];
-        if (p->to < q->from)
-            i++;
-        else if (q->to < p->from)
-            k++;
-        else
-            return true;
-    }
-    return false;
-}
-
-/* ---- first fit, in several orders ---- */
-
-static int heuristic;                     /* of the running qsort */
-
-static int64_t weight(const Item *it)
-{
-    int64_t length = it->nspan ? it->span[it->nspan - 1].to - it->span[0].from
-        + 1 : 0;
-    return heuristic == 0 ? it->size : heuristic == 1 ? length
-         : it->size / 64 * length;
-}
-
-static int heavier(const void *a, const void *b)
-{
-    const Item *x = *(Item *const *)a, *y = *(Item *const *)b;
-    int64_t wx = weight(x), wy = weight(y);
-    if (wx != wy)
-        return (wx < wy) - (wx > wy);
-    if (x->size != y->size)
-        return (x->size < y->size) - (x->size > y->size);
-    return x->node != y->node ? (x->node > y->node) - (x->node < y->node)
-         : (x->launch > y->launch) - (x->launch < y->launch);
-}
-
-static int lower_at(const void *a, const void *b)
-{
-    const Item *x = *(Item *const *)a, *y = *(Item *const *)b;
-    return (x->at > y->at) - (x->at < y->at);
-}
-
-/* Lowest place where `it` meets none of the items placed before it. */
-static int64_t first_fit(const Item *it, Item **placed, uint32_t n, Item **hit)
-{
-    uint32_t k = 0;
-    int64_t at = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (overlap(it, placed[i]))
-            hit[k++] = placed[i];
-    qsort(hit, k, sizeof *hit, lower_at);
-    for (uint32_t i = 0; i < k; i++) {
-        if (hit[i]->at - at >= it->size)
-            break;
-        if (hit[i]->at + hit[i]->size > at)
-            at = hit[i]->at + hit[i]->size;
-    }
-    return at;
-}
-
-static int64_t place_all(Mem *m, int how, int64_t *at)
-{
-    Item **list = alloc(m->scratch, (m->nitem + 1) * sizeof *list);
-    Item **hit = alloc(m->scratch, (m->nitem + 1) * sizeof *hit);
-    int64_t peak = 0;
-    for (uint32_t i = 0; i < m->nitem; i++)
-        list[i] = &m->item[i];
-    heuristic = how;
-    qsort(list, m->nitem, sizeof *list, heavier);
-    for (uint32_t i = 0; i < m->nitem; i++) {
-        list[i]->at = first_fit(list[i], list, i, hit);
-        if (list[i]->at + list[i]->size > peak)
-            peak = list[i]->at + list[i]->size;
-    }
-    for (uint32_t i = 0; i < m->nitem; i++)
-        at[i] = m->item[i].at;
-    return peak;
-}
-
-static void lower_bound(Mem *m)
-{
-    int64_t *delta = alloc(m->scratch, (m->s->nstep + 2) * sizeof *delta);
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < m->nitem; i++)
-        for (uint32_t k = 0; k < m->item[i].nspan; k++) {
-            delta[m->item[i].span[k].from] += m->item[i].size;
-            delta[m->item[i].span[k].to + 1] -= m->item[i].size;
-        }
-    for (uint32_t k = 0; k < m->s->nstep; k++) {
-        sum += delta[k];
-        if (sum > m->s->lower)
-            m->s->lower = sum, m->s->peak = k;
-    }
-}
-
 static void place_arena(Mem *m)
 {
-    int64_t *best = NULL;
-    lower_bound(m);
-    for (int how = 0; how < NHEURISTIC; how++) {
-        int64_t *at = alloc(m->scratch, (m->nitem + 1) * sizeof *at);
-        int64_t peak = place_all(m, how, at);
-        if (!best || peak < m->s->bytes[ARENA])
-            best = at, m->s->bytes[ARENA] = peak;
-        if (peak == m->s->lower)
-            break;
-    }
+    Sched *s = m->s;
+    s->bytes[ARENA] = place_items(m->item, m->nitem, s->nstep, &s->lower,
+                                  &s->peak);
     for (uint32_t i = 0; i < m->nitem; i++)
         if (m->item[i].node == NONE)
-            m->s->launch[m->item[i].launch].scratch_at = best[i];
+            s->launch[m->item[i].launch].scratch_at = m->item[i].at;
         else
-            m->s->buf[m->item[i].node].at = best[i];
+            s->buf[m->item[i].node].at = m->item[i].at;
 }
 
 /* What lies in another's bytes says so itself, for those who read one row. */

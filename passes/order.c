@@ -1,9 +1,10 @@
 /* order.c -- one list of (launch, turn), by list scheduling.
  *
  * Of the launches whose operands are done, a collective goes first, so that
- * it is under way while others compute; then the earliest turn, then the
- * place in the graph, which lists backward after forward and so frees values
- * soon.  Each rank and each communicator runs a projection of this one list:
+ * it is under way while others compute; the update goes last, since what it
+ * can do early (decay the moments) would only wait in memory for gradients;
+ * then the earliest turn, then the place in the graph, which lists backward
+ * after forward and so frees values soon.  Each rank and each communicator runs a projection of this one list:
  * all ranks meet at their collectives in one order, and none can wait in a
  * circle.
  *
@@ -131,7 +132,7 @@ static void instances(Order *o)
 static void edges_of(Order *o, uint32_t l)
 {
     const Launch *q = &o->s->launch[l];
-    int max = 4 + 8 * q->n;
+    int max = launch_operands(o->g, q);
     Ref *in = alloc(o->scratch, (size_t)max * sizeof *in);
     int nin = launch_inputs(o->g, q, in, max);
     for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++) {
@@ -148,12 +149,20 @@ static void edges_of(Order *o, uint32_t l)
     }
 }
 
+static bool updates(const Order *o, uint32_t l)
+{
+    return o->g->node[o->s->launch[l].node[0]].segment == UPDATE;
+}
+
 static bool sooner(const Order *o, uint32_t a, uint32_t b)
 {
     const Inst *x = &o->inst[a], *y = &o->inst[b];
     bool cx = communicates(o, x->launch), cy = communicates(o, y->launch);
     if (cx != cy)
         return cx;
+    bool ux = updates(o, x->launch), uy = updates(o, y->launch);
+    if (ux != uy)
+        return uy;
     if (x->turn != y->turn)
         return x->turn < y->turn;
     const Launch *lx = &o->s->launch[x->launch], *ly = &o->s->launch[y->launch];

@@ -2,9 +2,11 @@
  *
  *   BACKWARD  made by grad (labelled there)
  *   FORWARD   what a backward node needs, and what no gradient reaches
- *   UPDATE    what needs a backward node and is not needed by one
- *   BEGIN     what follows from weights and run-time numbers alone, once a
- *             step: casts and packs of weights
+ *   UPDATE    what needs a backward node and is not needed by one; and what
+ *             follows from weights and run-time numbers alone when only the
+ *             update reads it: made early it would wait in memory
+ *   BEGIN     the rest of what follows from weights and run-time numbers
+ *             alone, once a step: casts and packs of weights
  *   INIT      what follows from constants and frozen weights alone, once a run
  *
  * INIT is not used yet: such values are made in BEGIN. */
@@ -22,6 +24,25 @@ static bool *needed_by_backward(const Graph *g, Arena *a)
     return need;
 }
 
+static bool is_stored(const Node *n)
+{
+    return n->op == OP_param || n->op == OP_state || n->op == OP_scalar;
+}
+
+/* Begin what others begin with, or what runs once a turn reads. */
+static void put_off(const Graph *g, Segment *s, Arena *a)
+{
+    bool *soon = alloc(a, g->n + 1);
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        if (s[r] == BEGIN && !soon[r] && !is_stored(n)
+            && n->segment == SEG_NONE)
+            s[r] = UPDATE;
+        for (int i = 0; s[r] != UPDATE && i < n->nin; i++)
+            soon[n->in[i]] = true;
+    }
+}
+
 static bool of_the_step(const Node *n)
 {
     return n->op == OP_input || n->op == OP_random;
@@ -33,6 +54,7 @@ Graph *pass_segment(const Graph *in, Job *j)
     bool *need = needed_by_backward(in, j->scratch);
     bool *after = alloc(j->scratch, in->n + 1);
     bool *data = alloc(j->scratch, in->n + 1);
+    Segment *segment = alloc(j->scratch, (in->n + 1) * sizeof *segment);
 
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
@@ -45,8 +67,12 @@ Graph *pass_segment(const Graph *in, Job *j)
         }
         if (s == SEG_NONE)
             s = after[r] && !need[r] ? UPDATE : data[r] ? FORWARD : BEGIN;
+        segment[r] = s;
+    }
+    put_off(in, segment, j->scratch);
+    for (Ref r = 0; r < in->n; r++) {
         Ref q = copy_node(&c, r);
-        c.out->node[q].segment = s;
+        c.out->node[q].segment = segment[r];
     }
     return copy_end(&c);
 }
