@@ -280,30 +280,33 @@ static DpcStatus resume_from(DpcApp *a, const char *path)
     return s;
 }
 
-/* [HERE[:THERE]=]PATH[:ema]: params HERE... from tensors THERE... */
+/* "NAME." of the first n letters; "" of none. */
+static DpcStatus prefix_of(char to[DPC_PATH], const char *name, size_t n)
+{
+    bool dot = n && name[n - 1] != '.';
+    return dpc_path(to, "%.*s%s", (int)n, name, dot ? "." : "");
+}
+
+/* [HERE[:THERE]=]PATH[:ema]: params HERE.* from tensors THERE.*, which is
+ * HERE.* when it is not said. */
 static DpcStatus init_from(DpcApp *a, const char *arg)
 {
-    char text[DPC_PATH];
-    int n;
-    DpcStatus s = dpc_path(text, "%s", arg);
-    if (s)
-        return s;
-    size_t len = strlen(text);
-    bool ema = len > 4 && !strcmp(text + len - 4, ":ema");
-    if (ema)
-        text[len - 4] = 0;
-    char *path = strchr(text, '='), *there = NULL;
-    const char *here = path ? text : "";
-    if (path) {
-        *path++ = 0;
-        if ((there = strchr(text, ':')))
-            *there++ = 0;
-    }
-    s = dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES],
-                           path ? path : text, here, there ? there : "", ema,
-                           &n);
+    char path[DPC_PATH], here[DPC_PATH], there[DPC_PATH];
+    const char *eq = strchr(arg, '='), *from = eq ? eq + 1 : arg;
+    size_t n = strlen(from), name = eq ? (size_t)(eq - arg) : 0;
+    bool ema = n > 4 && !strcmp(from + n - 4, ":ema");
+    const char *colon = name ? memchr(arg, ':', name) : NULL;
+    size_t own = colon ? (size_t)(colon - arg) : name;
+    const char *other = colon ? colon + 1 : arg;
+    int loaded;
+    DpcStatus s = dpc_path(path, "%.*s", (int)(ema ? n - 4 : n), from);
+    s = s ? s : prefix_of(here, arg, own);
+    s = s ? s : prefix_of(there, other, colon ? name - own - 1 : name);
+    s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], path,
+                                   here, there, ema, &loaded);
     if (!s)
-        dpc_app_note(a, "weights %s: %d tensors", path ? path : text, n);
+        dpc_app_note(a, "weights %s: %d tensors%s", path, loaded,
+                     ema ? ", averaged where there" : "");
     return s;
 }
 

@@ -16,7 +16,7 @@
 static char self[4096], folder[] = "/tmp/dpc-test-main-XXXXXX";
 static char text[1 << 16];                /* stdout and stderr of the last run */
 
-/* Runs a shell command, "%" standing for this program; its exit code. */
+/* Runs a shell command, "%" being this program; its exit code. */
 static int run(const char *command)
 {
     char line[8192];
@@ -128,6 +128,19 @@ static void a_resumed_run_equals_an_unbroken_one(void **state)
     snprintf(line, sizeof line, hash, "c");
     assert_int_equal(run(line), 0);
     assert_string_equal(text, whole);
+}
+
+static void weights_come_from_another_run(void **state)
+{
+    (void)state;
+    assert_int_equal(run("% train --data x.npy --out w --steps 50 --quiet"),
+                     0);
+    assert_int_equal(run("% train --data x.npy --steps 1 --init-from w:ema"),
+                     0);
+    says("weights w: 1 tensors, averaged where there");
+    assert_int_equal(run("% train --data x.npy --steps 1 --init-from v=w"),
+                     1);
+    says("\"v....\"");
 }
 
 static void a_missing_input_names_what_there_is(void **state)
@@ -248,6 +261,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(help_lists_the_scalars_of_the_model),
         cmocka_unit_test(training_learns_and_logs),
         cmocka_unit_test(a_resumed_run_equals_an_unbroken_one),
+        cmocka_unit_test(weights_come_from_another_run),
         cmocka_unit_test(a_missing_input_names_what_there_is),
         cmocka_unit_test(captions_become_pictures),
         cmocka_unit_test(a_nan_ends_the_run_and_names_the_op),
