@@ -56,11 +56,11 @@ static void entries_json(const Model *m)
     for (int i = 0; i < m->nentry; i++) {
         const Graph *g = m->entry[i];
         printf("%s{\"name\": ", i ? ", " : "");
-        json_string(stdout, g->entry);
+        json_quote(stdout, g->entry);
         printf(", \"nodes\": %u, \"outs\": [", g->n);
         for (uint32_t k = 0; k < g->nout; k++) {
             fputs(k ? ", " : "", stdout);
-            json_string(stdout, g->out[k].name);
+            json_quote(stdout, g->out[k].name);
         }
         printf("]}");
     }
@@ -70,11 +70,11 @@ static void options_json(const Model *m)
 {
     for (uint32_t i = 0; i < m->noption; i++) {
         printf("%s{\"name\": ", i ? ", " : "");
-        json_string(stdout, m->option[i].name);
+        json_quote(stdout, m->option[i].name);
         printf(", \"default\": ");
-        json_string(stdout, m->option[i].value);
+        json_quote(stdout, m->option[i].value);
         printf(", \"doc\": ");
-        json_string(stdout, m->option[i].doc);
+        json_quote(stdout, m->option[i].doc);
         printf("}");
     }
 }
@@ -82,11 +82,11 @@ static void options_json(const Model *m)
 static void check_json(const Model *m, const Graph *g, const Size *s)
 {
     printf("{\"model\": ");
-    json_string(stdout, m->name);
+    json_quote(stdout, m->name);
     printf(", \"parameters\": %lld, \"trainable\": %lld, \"states\": %lld, "
            "\"entry\": ", (long long)s->parameters, (long long)s->trainable,
            (long long)s->states);
-    json_string(stdout, g->entry);
+    json_quote(stdout, g->entry);
     printf(", \"flops_forward\": %.0f, \"flops_step\": %.0f, \"entries\": [",
            s->forward, s->step);
     entries_json(m);

@@ -19,7 +19,7 @@ static void say(Doctor *d, const char *name, Mark mark, const char *text,
     if (d->o->json) {
         printf("%s{\"name\": \"%s\", \"mark\": \"%s\", \"text\": ",
                d->n++ ? ",\n " : "", name, words[mark]);
-        json_string(stdout, text);
+        json_quote(stdout, text);
         printf("}");
         return;
     }

@@ -4,13 +4,13 @@
 static void op_json(const OpInfo *p, bool first)
 {
     printf("%s{\"name\": \"%s\", \"sig\": ", first ? "" : ",\n ", p->name);
-    json_string(stdout, p->sig);
+    json_quote(stdout, p->sig);
     printf(", \"lin\": \"%s\", \"keys\": ", p->lin ? p->lin : "");
-    json_string(stdout, p->keys ? p->keys : "");
+    json_quote(stdout, p->keys ? p->keys : "");
     printf(", \"expr\": ");
-    json_string(stdout, p->expr ? p->expr : "");
+    json_quote(stdout, p->expr ? p->expr : "");
     printf(", \"doc\": ");
-    json_string(stdout, p->doc ? p->doc : "");
+    json_quote(stdout, p->doc ? p->doc : "");
     printf("}");
 }
 
@@ -62,7 +62,7 @@ int cmd_passes(const Options *o)
             printf("%s{\"name\": \"%s\", \"from\": \"%s\", \"to\": \"%s\", "
                    "\"what\": ", i ? ",\n " : "[", passes[i].name,
                    phase[passes[i].from], phase[passes[i].to]);
-            json_string(stdout, passes[i].what);
+            json_quote(stdout, passes[i].what);
             printf("}%s", i + 1 < npass ? "" : "]\n");
         } else
             printf("%-10s %-6s -> %-6s  %s\n", passes[i].name,

@@ -64,7 +64,7 @@ static void line(Line *l, const char *kind, const char *name, Ref r)
         sum += x[i].r, square += x[i].r * x[i].r;
     if (l->o->json) {
         printf("%s{\"kind\": \"%s\", \"name\": ", l->n++ ? ",\n " : "", kind);
-        json_string(stdout, name);
+        json_quote(stdout, name);
         printf(", \"type\": \"%s\", \"digest\": \"%016llx\"",
                type_text(l->o->arena, &none, &whole),
                (unsigned long long)digest(x, n));

@@ -37,6 +37,8 @@ typedef struct Photos {
     uint8_t *label;                       /* [n] */
 } Photos;
 
+/* err_code (5) with what to install unless all four files are there. */
+void photos_check(Arena *, const char *dir);
 /* Split "train" or "t10k" of a folder.  err_code (5) with what to install
  * when it is missing, err (1) where it is damaged. */
 Photos photos_read(Arena *, const char *dir, const char *split);
@@ -55,35 +57,18 @@ void mean_add(Mean *, double);
 double mean_value(const Mean *);
 Interval mean_interval(const Mean *);     /* 1.96 standard errors */
 
-/* Of each class, the pixels that nearly all, or nearly no, real photos of
- * the class cover.  A mask that does not look at the picture it judges
- * cannot be fooled by it. */
-typedef struct Masks {
-    int64_t nclass, npixel;
-    uint8_t *cover, *bare;                /* [nclass, npixel], 0 or 1 */
-} Masks;
-Masks masks_make(Arena *, const Photos *, int nclass);
-
-/* Mean over the pixels of a mask of the picture rgb [3, npixel]; 0 for an
- * empty mask. */
-void mask_mean(const uint8_t *mask, const float *rgb, int64_t npixel,
-               double to[3]);
-/* Mean of |rgb - want| over the pixels of a mask and the channels. */
-double mask_error(const uint8_t *mask, const float *rgb, int64_t npixel,
-                  const double want[3]);
 /* Mean over elements of the standard deviation over `nset` sets of `n` rows
  * of `row` elements, set-major. */
 double spread(const float *x, int64_t nset, int64_t n, int64_t row);
-/* Place of the largest of n numbers. */
-int largest(const float *x, int n);
-/* order[i]: a permutation of n without fixed point, by seed.  n >= 2 */
-void derange(int *order, int n, uint64_t seed);
 
 /* ---- demo_frechet.c ---- */
 
 typedef struct Gauss { int n; double *mean, *cov; } Gauss;   /* cov [n, n] */
 /* Mean and covariance (by n - 1) of rows [nrow, n]. */
 Gauss gauss_fit(Arena *, const float *row, int64_t nrow, int n);
+/* From single precision; of two sets of equal size together. */
+Gauss gauss_of(Arena *, const float *mean, const float *cov, int n);
+Gauss gauss_both(Arena *, const Gauss *, const Gauss *);
 /* The squared distance of two Gaussians,
  * |m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2)): what FID computes. */
 double gauss_distance(Arena *, const Gauss *, const Gauss *);
@@ -115,5 +100,61 @@ typedef struct Process {
 int processes_run(Process *, int n, int at_once);
 char *process_text(Arena *, const Process *);      /* as for a shell */
 double seconds_now(void);
+
+/* ---- demo_report.c ---- */
+
+typedef enum MeasureId {
+#define MEASURE(key, ...) M_##key,
+#include "compiler/demo.def"
+#undef MEASURE
+    NMEASURE
+} MeasureId;
+
+typedef struct Measured {
+    double value, limit;                  /* limit: of the gate */
+    Interval at95;
+    int64_t of;                           /* pictures; 0: no interval */
+    bool known;
+} Measured;
+
+/* How a model was trained. */
+typedef struct Trained {
+    const char *name;
+    int64_t steps, planned, allocated;    /* bytes a rank */
+    double seconds, rate;                 /* rate: images a second, median */
+    double first, last;                   /* loss: of step 1; mean of the
+                                             last ten steps */
+} Trained;
+
+enum { NTRAINED = 8, NSTAGE = 16 };
+typedef struct Stage { const char *name; double seconds; } Stage;
+
+typedef struct Report {
+    Arena *arena;
+    Measured m[NMEASURE];
+    Trained trained[NTRAINED];
+    Stage stage[NSTAGE];
+    int ntrained, nstage;
+    const char **command;                 /* as typed, in order */
+    uint32_t ncommand, cap;
+    double compile_seconds, train_seconds, seconds;
+    int ranks;
+    int64_t seed;
+    bool quick;
+} Report;
+
+void report_rate(Report *, MeasureId, Rate);
+void report_mean(Report *, MeasureId, const Mean *);
+void report_number(Report *, MeasureId, double value);
+/* Beside the value, the limit of a gate that is computed. */
+void report_limit(Report *, MeasureId, double limit);
+void report_stage(Report *, const char *name, double seconds);
+/* Reads the metrics.jsonl of a training.  err (1) where it is not whole. */
+void report_metrics(Report *, Trained *, const char *path);
+/* Measures whose gate does not hold, or that were not measured. */
+int report_missed(const Report *);
+/* err_code (5) when the disk refuses. */
+void report_write(const Report *, const char *path);
+void report_print(const Report *, FILE *);
 
 #endif

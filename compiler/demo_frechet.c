@@ -69,10 +69,40 @@ void eigen_symmetric(double *a, int n, double *value, double *v)
 
 /* ---- Gaussians ---- */
 
+static Gauss gauss_make(Arena *a, int n)
+{
+    return (Gauss){ n, alloc(a, (size_t)n * sizeof(double)),
+                    alloc(a, (size_t)n * (size_t)n * sizeof(double)) };
+}
+
+Gauss gauss_of(Arena *arena, const float *mean, const float *cov, int n)
+{
+    Gauss g = gauss_make(arena, n);
+    for (int i = 0; i < n; i++)
+        g.mean[i] = (double)mean[i];
+    for (int i = 0; i < n * n; i++)
+        g.cov[i] = (double)cov[i];
+    return g;
+}
+
+/* Scatter around the common mean: each half's own, and that of its mean. */
+Gauss gauss_both(Arena *arena, const Gauss *a, const Gauss *b)
+{
+    int n = a->n;
+    Gauss g = gauss_make(arena, n);
+    for (int i = 0; i < n; i++)
+        g.mean[i] = (a->mean[i] + b->mean[i]) / 2;
+    for (int i = 0; i < n * n; i++) {
+        int r = i / n, c = i % n;
+        g.cov[i] = (a->cov[i] + b->cov[i]) / 2 +
+                   (a->mean[r] - b->mean[r]) * (a->mean[c] - b->mean[c]) / 4;
+    }
+    return g;
+}
+
 Gauss gauss_fit(Arena *arena, const float *row, int64_t nrow, int n)
 {
-    Gauss g = { n, alloc(arena, (size_t)n * sizeof(double)),
-                alloc(arena, (size_t)n * (size_t)n * sizeof(double)) };
+    Gauss g = gauss_make(arena, n);
     double *d = alloc(arena, (size_t)n * sizeof *d);
     for (int64_t r = 0; r < nrow; r++)
         for (int i = 0; i < n; i++)

@@ -21,6 +21,15 @@ static const char *file_find(Arena *a, const char *dir, const char *name)
              "apt-get install -y dataset-fashion-mnist, or give --data DIR");
 }
 
+void photos_check(Arena *a, const char *dir)
+{
+    static const char *const split[] = { "train", "t10k" };
+    for (int i = 0; i < COUNT(split); i++) {
+        file_find(a, dir, fmt(a, "%s-images-idx3-ubyte", split[i]));
+        file_find(a, dir, fmt(a, "%s-labels-idx1-ubyte", split[i]));
+    }
+}
+
 /* All of an IDX file of `ndim` dimensions of bytes; fills dim. */
 static uint8_t *idx_read(Arena *a, const char *path, int ndim, int64_t *dim)
 {

@@ -125,7 +125,7 @@ void graph_print_short(const Graph *g, FILE *out)
     free(text);
 }
 
-void json_string(FILE *out, const char *s)
+void json_quote(FILE *out, const char *s)
 {
     fputc('"', out);
     for (; *s; s++) {

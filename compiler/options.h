@@ -71,6 +71,6 @@ Job job_open(const Options *, const Plan *);
 Graph *graph_read(const Options *, const char *path);     /* "-": stdin */
 void graph_print_short(const Graph *, FILE *);
 void pass_name_check(const char *name, const char *option);
-void json_string(FILE *, const char *);
+void json_quote(FILE *, const char *);
 
 #endif

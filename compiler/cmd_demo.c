@@ -1,0 +1,101 @@
+/* cmd_demo.c -- dpc demo: DALL-E 2 in miniature, trained and measured here.
+ *
+ * compile -> judge -> clip -> prior -> decoder -> sample -> score: each stage
+ * is a command that a user could type; --verbose and report.json show them.
+ * A stage needs only the files of those before it, so --from STAGE goes on
+ * where something was changed or mended. */
+#include "compiler/demo_own.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char default_data[] = "/usr/share/datasets/fashion-mnist";
+
+static char *self_path(Arena *a)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0)
+        err_code(5, "/proc/self/exe", "cannot be read: %s", strerror(errno));
+    return fmt(a, "%.*s", (int)n, path);
+}
+
+static StageId stage_find(const char *name)
+{
+    for (StageId s = 0; name && s < NSTAGES; s++)
+        if (strcmp(name, demo_stages[s]) == 0)
+            return s;
+    return S_COMPILE;
+}
+
+static void folder(const char *path)
+{
+    if (mkdir(path, 0777) && errno != EEXIST)
+        err_code(5, path, "cannot be made: %s", strerror(errno));
+}
+
+static Demo demo_open(const Options *o)
+{
+    Demo d = { .o = o, .arena = o->arena, .self = self_path(o->arena) };
+    if (o->nfile && strcmp(o->file[0], "fashion") != 0)
+        usage("demo: no demo \"%s\"; there is fashion", o->file[0]);
+    if (o->ranks > 64)
+        usage("--ranks: %lld; at most 64", (long long)o->ranks);
+    d.out = o->out ? o->out : "demo";
+    d.data = o->data ? o->data : default_data;
+    d.ranks = o->ranks ? (int)o->ranks : 2;
+    d.seed = o->seed ? o->seed : 1;
+    d.from = stage_find(o->from);
+    d.report = (Report){ .arena = o->arena, .ranks = d.ranks, .seed = d.seed,
+                         .quick = o->quick };
+    photos_check(o->arena, d.data);
+    folder(d.out);
+    folder(demo_path(&d, "log"));
+    folder(demo_path(&d, "draw"));
+    return d;
+}
+
+static void stage_run(Demo *d, StageId s)
+{
+    switch (s) {
+    case S_COMPILE: demo_compile(d); break;
+    case S_SAMPLE:  demo_sample(d); break;
+    case S_SCORE:   demo_score(d); break;
+    default:        demo_train(d, s);
+    }
+}
+
+static void farewell(const Demo *d, int missed)
+{
+    printf("\n  pictures  %s\n  numbers   %s\n", demo_path(d, "samples.png"),
+           demo_path(d, "report.json"));
+    if (missed && d->report.quick)
+        printf("  gates are for the whole demo: run it without --quick\n");
+    else if (missed)
+        printf("  %d gate%s missed; the losses above show which model to "
+               "train longer\n", missed, missed == 1 ? "" : "s");
+    printf("  next      %s run -n %d %s sample --help\n", d->self, d->ranks,
+           demo_path(d, "bin/unclip"));
+}
+
+int cmd_demo(const Options *o)
+{
+    double begin = seconds_now();
+    Demo d = demo_open(o);
+    for (StageId s = d.from; s < NSTAGES; s++) {
+        double at = seconds_now();
+        if (!o->quiet)
+            fprintf(stderr, "demo: %s\n", demo_stages[s]);
+        stage_run(&d, s);
+        report_stage(&d.report, demo_stages[s], seconds_now() - at);
+    }
+    demo_collect(&d);
+    d.report.seconds = seconds_now() - begin;
+    int missed = report_missed(&d.report);
+    report_write(&d.report, demo_path(&d, "report.json"));
+    report_print(&d.report, stdout);
+    farewell(&d, missed);
+    return missed && !o->quick ? 6 : 0;
+}

@@ -1,0 +1,204 @@
+/* demo_chain.c -- compiles the models of the demo and trains them in turn. */
+#define _GNU_SOURCE                       /* nftw */
+#include "compiler/demo_own.h"
+#include <errno.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *const demo_stages[NSTAGES] = {
+    "compile", "judge", "clip", "prior", "decoder", "sample", "score",
+};
+
+/* What is compiled, with what beside its own options; the first four are
+ * trained, and which of them start from CLIP. */
+static const struct { const char *name, *define; bool from_clip; } models[] = {
+    { "judge", "count=80", false }, { "clip", NULL, false },
+    { "prior", NULL, true }, { "decoder", NULL, true },
+    { "unclip", "batch=80", false },
+};
+
+enum { QUICK_STEPS = 20 };
+
+/* ---- lines ---- */
+
+void line_add(Line *l, ...)
+{
+    va_list ap;
+    const char *s;
+    va_start(ap, l);
+    while ((s = va_arg(ap, const char *))) {
+        if (l->n + 1 >= COUNT(l->arg))
+            die("a command of more than %d words", COUNT(l->arg));
+        l->arg[l->n++] = s;
+    }
+    va_end(ap);
+}
+
+char *demo_path(const Demo *d, const char *f, ...)
+{
+    char name[512];
+    va_list ap;
+    va_start(ap, f);
+    vsnprintf(name, sizeof name, f, ap);
+    va_end(ap);
+    return fmt(d->arena, "%s/%s", d->out, name);
+}
+
+Line demo_line(const Demo *d, const char *model, const char *command)
+{
+    Line l = { .n = 0 };
+    line_add(&l, d->self, "run", "-n", fmt(d->arena, "%d", d->ranks),
+             demo_path(d, "bin/%s", model), command, NULL);
+    return l;
+}
+
+static Process process_of(Demo *d, StageId stage, const Line *l)
+{
+    const char **arg = alloc(d->arena, ((size_t)l->n + 1) * sizeof *arg);
+    memcpy(arg, l->arg, (size_t)l->n * sizeof *arg);
+    Process p = { .stage = demo_stages[stage], .arg = arg };
+    Report *r = &d->report;
+    GROW(d->arena, r->command, r->ncommand, r->cap);
+    r->command[r->ncommand++] = process_text(d->arena, &p);
+    return p;
+}
+
+static void check(const Demo *d, StageId stage, const Process *p)
+{
+    if (p->code > 0)
+        err_code(p->code > 127 ? 5 : p->code, "demo", "%s: exit %d of %s; "
+                 "when it is mended, go on with --from %s",
+                 demo_stages[stage], p->code, process_text(d->arena, p),
+                 demo_stages[stage]);
+}
+
+double demo_run(Demo *d, StageId stage, const Line *l, const char *out)
+{
+    Process p = process_of(d, stage, l);
+    p.out = out;
+    if (d->o->verbose)
+        fprintf(stderr, "%s\n", process_text(d->arena, &p));
+    processes_run(&p, 1, 1);
+    check(d, stage, &p);
+    return p.seconds;
+}
+
+/* ---- compile ---- */
+
+static char *model_path(const Demo *d, const char *name)
+{
+    return fmt(d->arena, "%s/models/dalle2/%s.lua", d->o->home, name);
+}
+
+/* Two at a time: of one alone the Lua, the passes and the linker leave a
+ * core idle. */
+void demo_compile(Demo *d)
+{
+    Process p[COUNT(models)];
+    const char *dtype = d->o->dtype ? d->o->dtype : "f32";
+    double begin = seconds_now();
+    if (mkdir(demo_path(d, "bin"), 0777) && errno != EEXIST)
+        err_code(5, demo_path(d, "bin"), "cannot be made: %s",
+                 strerror(errno));
+    for (int i = 0; i < COUNT(models); i++) {
+        Line l = { .n = 0 };
+        line_add(&l, d->self, "compile", model_path(d, models[i].name),
+                 "--ranks", fmt(d->arena, "%d", d->ranks), "--dtype", dtype,
+                 "-o", demo_path(d, "bin/%s", models[i].name), NULL);
+        if (models[i].define)
+            line_add(&l, "-D", models[i].define, NULL);
+        p[i] = process_of(d, S_COMPILE, &l);
+    }
+    processes_run(p, COUNT(models), 2);
+    for (int i = 0; i < COUNT(models); i++) {
+        check(d, S_COMPILE, &p[i]);
+        fprintf(stderr, "demo: compiled %s in %.1f s\n", models[i].name,
+                p[i].seconds);
+    }
+    d->report.compile_seconds = seconds_now() - begin;
+}
+
+int64_t demo_batch(Demo *d, const char *model)
+{
+    ModelOptions o = { .home = d->o->home };
+    Model *m = model_load(model_path(d, model), &o, d->arena);
+    for (uint32_t i = 0; i < m->noption; i++)
+        if (strcmp(m->option[i].name, "batch") == 0)
+            return strtoll(m->option[i].value, NULL, 10);
+    err(m->path, "has no option \"batch\", which the demo wants to know");
+}
+
+/* ---- train ---- */
+
+static int drop(const char *path, const struct stat *st, int kind,
+                struct FTW *f)
+{
+    (void)st, (void)kind, (void)f;
+    return remove(path);
+}
+
+/* What an earlier training of this model left, which would be resumed. */
+static void forget(const Demo *d, const char *name)
+{
+    remove(demo_path(d, "%s/metrics.jsonl", name));
+    nftw(demo_path(d, "%s/ckpt", name), drop, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+void demo_train(Demo *d, StageId stage)
+{
+    const char *name = demo_stages[stage];
+    Line l = demo_line(d, name, "train");
+    line_add(&l, "--data", fmt(d->arena, "%s:train", d->data), "--out",
+             demo_path(d, "%s", name), "--seed",
+             fmt(d->arena, "%lld", (long long)d->seed), "--log-every", "50",
+             NULL);
+    for (int i = 0; i < COUNT(models); i++)
+        if (strcmp(models[i].name, name) == 0 && models[i].from_clip)
+            line_add(&l, "--init-from", fmt(d->arena, "clip=%s:ema",
+                     demo_path(d, "clip")), NULL);
+    if (d->report.quick)
+        line_add(&l, "--steps", fmt(d->arena, "%d", QUICK_STEPS), NULL);
+    forget(d, name);
+    double s = demo_run(d, stage, &l, NULL);
+    d->report.train_seconds += s;
+    fprintf(stderr, "demo: trained %s in %.0f s\n", name, s);
+}
+
+/* ---- what is left behind ---- */
+
+static int64_t whole(json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static void sizes_read(Demo *d, Trained *t)
+{
+    char *to = demo_path(d, "log/%s.json", t->name);
+    const char *arg[] = { demo_path(d, "bin/%s", t->name), "info", "--json",
+                          NULL };
+    Process p = { .stage = "info", .arg = arg, .out = to };
+    json_error_t e;
+    if (processes_run(&p, 1, 1))
+        return;
+    json_t *o = json_load_file(to, 0, &e);
+    t->planned = whole(o, "leaves_bytes") + whole(o, "arena_bytes") +
+                 whole(o, "io_bytes");
+    json_decref(o);
+}
+
+void demo_collect(Demo *d)
+{
+    Report *r = &d->report;
+    for (int i = 0; i < COUNT(models); i++) {
+        Trained *t = &r->trained[r->ntrained++];
+        t->name = models[i].name;
+        sizes_read(d, t);
+        char *path = demo_path(d, "%s/metrics.jsonl", t->name);
+        if (access(path, R_OK) == 0)
+            report_metrics(r, t, path);
+    }
+}

@@ -1,0 +1,50 @@
+/* demo_own.h -- what the stages of the demo share. */
+#ifndef DPC_DEMO_OWN_H
+#define DPC_DEMO_OWN_H
+
+#include "compiler/demo.h"
+#include "compiler/options.h"
+
+enum { ROWS = 80 };                       /* captions of a grid, and pictures
+                                             that are drawn at a time */
+
+typedef enum StageId {
+    S_COMPILE, S_JUDGE, S_CLIP, S_PRIOR, S_DECODER, S_SAMPLE, S_SCORE, NSTAGES
+} StageId;
+
+typedef struct Demo {
+    const Options *o;
+    Arena *arena;
+    const char *out, *data, *self;        /* folders; this executable */
+    int ranks;
+    int64_t seed;
+    StageId from;                         /* the first stage that is run */
+    Report report;
+} Demo;
+
+/* A command line: NULL ends the list. */
+typedef struct Line { const char *arg[48]; int n; } Line;
+void line_add(Line *, ...) __attribute__((sentinel));
+
+/* demo_chain.c */
+/* OUT/a/b... */
+char *demo_path(const Demo *, const char *, ...)
+    __attribute__((format(printf, 2, 3)));
+/* `dpc run -n RANKS OUT/bin/MODEL COMMAND`: the head of a line. */
+Line demo_line(const Demo *, const char *model, const char *command);
+/* Runs one line; its seconds.  err_code when it fails, with the command and
+ * how to go on.  out: file of its stdout; NULL: ours. */
+double demo_run(Demo *, StageId, const Line *, const char *out);
+void demo_compile(Demo *);
+void demo_train(Demo *, StageId);
+/* Fills the report's table of models from what trainings left behind. */
+void demo_collect(Demo *);
+extern const char *const demo_stages[NSTAGES];
+/* Batch of a model's `train` and `eval`: its option of that name. */
+int64_t demo_batch(Demo *, const char *model);
+
+/* demo_draw.c */
+void demo_sample(Demo *);
+void demo_score(Demo *);
+
+#endif
