@@ -64,8 +64,8 @@ static Ref root_of(const Mem *m, Ref r)
     }
 }
 
-/* A set's value lies in its leaf; through collectives in place, so does what
- * they work on. */
+/* A set's value lies in its leaf.  What a collective works on in place does
+ * not: it is written earlier, when the leaf's old value may still be read. */
 static void find_roots(Mem *m)
 {
     Graph *g = m->g;
@@ -74,8 +74,8 @@ static void find_roots(Mem *m)
     for (uint32_t i = 0; i < g->nset; i++)
         m->s->buf[g->set[i].value].root = g->set[i].leaf;
     for (Ref r = g->n; r-- > 0;)
-        if (in_place(m, r) && m->s->buf[g->node[r].in[0]].root
-            == g->node[r].in[0])
+        if (in_place(m, r) && !ops[g->node[root_of(m, r)].op].leaf
+            && m->s->buf[g->node[r].in[0]].root == g->node[r].in[0])
             m->s->buf[g->node[r].in[0]].root = r;
     for (Ref r = 0; r < g->n; r++)
         m->s->buf[r].root = root_of(m, r);
