@@ -26,6 +26,7 @@ static DpcStatus batch_add(DpcApp *a, DpcFeed *f, uint32_t program, int64_t i,
                            DpcValues *v, double *sum)
 {
     double waited;
+    a->busy = true;
     DpcStatus s = dpc_feed_next(f, &waited);
     if (!s)
         s = dpc_app_run(a, program, i);
@@ -115,6 +116,7 @@ static DpcStatus row_run(DpcApp *a, const DpcRun *r, uint32_t *program)
     DpcFeedHow how = feed_how(a);
     if ((s = dpc_feed_open(a->rt, *program, &how, &f)))
         return s;
+    a->busy = true;
     for (int64_t i = 0; !s && i < times; i++) {
         s = dpc_feed_next(f, &waited);
         if (!s)

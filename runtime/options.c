@@ -288,7 +288,8 @@ void dpc_options_help(const DpcUnit *u, const DpcOptions *o, FILE *f)
     fputs("\nscalars of the model\n", f);
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
-        if (l->kind != DPC_SCALAR || dpc_option_own(l))
+        if (l->kind != DPC_SCALAR || dpc_option_own(l) ||
+            row_find(l->name, strlen(l->name)))
             continue;
         snprintf(left, sizeof left, "--%s X", l->name);
         fprintf(f, "  %-32s %s (default: %g)\n", left, l->doc ? l->doc : "",

@@ -124,6 +124,10 @@ static DpcStatus place(DpcRt *rt)
     int32_t rest = rt->comm->rank;
     rt->turns = 1;
     for (uint32_t i = u->naxis; i-- > 0;) {
+        if (u->axis[i].kind == DPC_STAGE && u->axis[i].size > 1)
+            return dpc_fail(DPC_USER, "%s: error: '%s' has %d stages but this "
+                "runtime runs one; compile a plan with one", u->model,
+                u->axis[i].name, u->axis[i].size);
         if (u->axis[i].kind == DPC_TIME)
             rt->turns *= u->axis[i].size;
         if (u->axis[i].kind != DPC_SPACE)

@@ -269,6 +269,7 @@ DpcStatus dpc_app_train(DpcApp *a)
     if (!s && a->step >= a->opt.steps)
         dpc_app_note(a, "step %lld of %lld: nothing to do",
                      (long long)a->step, (long long)a->opt.steps);
+    a->busy = true;
     while (!s && !t.stop && a->step < a->opt.steps) {
         s = step(&t);
         if (!s)
