@@ -59,19 +59,19 @@ local function held(c) return (3 * c + 1) % NG end
 
 -- What the runtime and the demo should know of captions and pictures.
 function data.meta()
-  local colours, backgrounds, pairs_out = {}, {}, {}
+  local colours, backgrounds, pairs_out, rgb_of = {}, {}, {}, {}
   for i, c in ipairs(data.colours) do
-    colours[i] = c[1]
+    colours[i], rgb_of[c[1]] = c[1], { c[2], c[3], c[4] }
     pairs_out[i] = { c[1], data.garments[held(i - 1) + 1] }
   end
   for i, b in ipairs(data.backgrounds) do
-    backgrounds[i] = b[1]
+    backgrounds[i], rgb_of[b[1]] = b[1], { b[2], b[3], b[4] }
   end
   return {
     caption = { input = "tokens", length = data.length, vocab = vocabulary(),
                 template = "a COLOUR GARMENT on a BACKGROUND background" },
     colours = colours, backgrounds = backgrounds, garments = data.garments,
-    held_out = pairs_out, range = { 0, 1 },
+    held_out = pairs_out, range = { 0, 1 }, rgb = rgb_of,
   }
 end
 
