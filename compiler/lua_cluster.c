@@ -91,8 +91,11 @@ static int cluster_run(lua_State *L)
 
 Cluster *cluster_read(const char *home, const char *file, Arena *a)
 {
+    if (!file && !home)
+        err_code(5, "dpc", "models/clusters/host.lua is not found: set "
+                 "DPC_HOME to the folder that holds models/");
     const char *path = file ? file
-                     : fmt(a, "%s/models/clusters/host.lua", home ? home : ".");
+                     : fmt(a, "%s/models/clusters/host.lua", home);
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .home = home, .dir = ".", .scope = "",
                   .line = intern(a, path) };

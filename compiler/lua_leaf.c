@@ -179,8 +179,9 @@ static void options_check(lua_State *L, Op op, int i)
         const char *near = k < n ? NULL : near_name(key, known, n);
         if (k == n)
             fail(L, "%s: no key \"%s\"; %s%s", ops[op].name, key,
-                 near ? "did you mean " : "it takes init, dtype",
-                 near ? near : n == 3 ? ", frozen" : "");
+                 near ? fmt(front_of(L)->a, "did you mean \"%s\"?", near)
+                 : "it takes init, dtype",
+                 !near && n == 3 ? ", frozen" : "");
     }
 }
 

@@ -348,18 +348,19 @@ static int plan_run(lua_State *L)
     return 0;
 }
 
-static Plan *plan_file(const PlanOptions *o, const char *path, const char *what,
+static Plan *plan_file(const PlanOptions *o, const char *name,
+                       const char *path, const char *what,
                        Graph *const *entry, int nentry, Arena *a)
 {
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "" };
     Plan *plan = alloc(a, sizeof *plan);
     plan->compute = o->compute, plan->bucket = 32 << 20;
-    Planning p = { o, entry, nentry, plan, what, intern(a, path) };
+    Planning p = { o, entry, nentry, plan, what, intern(a, name) };
     lua_State *L = sandbox_new(f);
     lua_pushcfunction(L, plan_run);
     lua_pushlightuserdata(L, &p);
-    sandbox_load(L, p.loc, p.loc, false);
+    sandbox_load(L, p.loc, path, false);
     sandbox_call(L, 2, 0);
     lua_close(L);
     return plan;
@@ -369,22 +370,25 @@ static Plan *plan_file(const PlanOptions *o, const char *path, const char *what,
 Plan *plan_partition(const PlanOptions *o, Graph *const *entry, int nentry,
                      Arena *a)
 {
-    const char *path = o->file;
+    const char *path = o->file, *name = path;
     if (!strchr(path, '/') && !strstr(path, ".lua")) {
-        path = fmt(a, "%s/passes/partitioners/%s.lua", o->home ? o->home : ".",
-                   o->file);
+        if (!o->home)
+            err_code(5, "dpc", "passes/partitioners is not found: set DPC_HOME "
+                     "to the folder that holds it");
+        name = fmt(a, "passes/partitioners/%s.lua", o->file);
+        path = fmt(a, "%s/%s", o->home, name);
         FILE *in = fopen(path, "r");
         if (!in)
-            err_code(2, "dpc", "--partitioner: no \"%s\" in %s/passes/"
-                     "partitioners", o->file, o->home ? o->home : ".");
+            err_code(2, "dpc", "--partitioner: no \"%s\" in "
+                     "passes/partitioners", o->file);
         fclose(in);
     }
-    return plan_file(o, path, "partitioner", entry, nentry, a);
+    return plan_file(o, name, path, "partitioner", entry, nentry, a);
 }
 
 Plan *plan_read(const PlanOptions *o, Graph *const *entry, int nentry, Arena *a)
 {
-    return plan_file(o, o->file, "plan", entry, nentry, a);
+    return plan_file(o, o->file, o->file, "plan", entry, nentry, a);
 }
 
 /* ---- printing ---- */

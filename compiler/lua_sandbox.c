@@ -217,11 +217,8 @@ static bool plain_name(const char *s)
 /* DIR/NAME.lua as a real path inside of DIR; NULL. */
 static char *lookup(Front *f, const char *dir, const char *name)
 {
-    char *file = fmt(f->a, "%s/%s.lua", dir, name);
-    for (char *p = file + strlen(dir); p < file + strlen(file) - 4; p++)
-        if (*p == '.')
-            *p = '/';
-    char *path = real(f->a, file), *top = real(f->a, dir);
+    char *path = real(f->a, fmt(f->a, "%s/%s.lua", dir, name));
+    char *top = real(f->a, dir);
     return path && top && below(path, top) ? path : NULL;
 }
 
@@ -229,9 +226,12 @@ static char *lookup(Front *f, const char *dir, const char *name)
 static int require(lua_State *L)
 {
     Front *f = front_of(L);
-    const char *name = luaL_checkstring(L, 1);
+    char *name = fmt(f->a, "%s", luaL_checkstring(L, 1));
     if (!plain_name(name))
         fail(L, "require: \"%s\" is no module's name", name);
+    for (char *p = name; *p; p++)
+        if (*p == '.')
+            *p = '/';
     char *shown = NULL, *path = lookup(f, f->dir, name);
     const char *models = fmt(f->a, "%s/models", f->home ? f->home : ".");
     if (path)

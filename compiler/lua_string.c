@@ -91,11 +91,9 @@ static int table_bounded(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     bool large = luaL_len(L, 1) > LONGEST;
-    for (int i = 2, n = lua_gettop(L); i <= n; i++)
-        if (lua_isinteger(L, i) && i <= 4 && lua_toboolean(L,
-                                                   lua_upvalueindex(2)))
-            large |= lua_tointeger(L, i) > LONGEST ||
-                     lua_tointeger(L, i) < -LONGEST;
+    int top = lua_toboolean(L, lua_upvalueindex(2)) ? lua_gettop(L) : 0;
+    for (int i = 2; i <= top && i <= 4; i++)
+        large |= lua_isnumber(L, i) && fabs(lua_tonumber(L, i)) > LONGEST;
     if (large)
         fail(L, "a table of more than %d elements", LONGEST);
     return forward(L);

@@ -23,13 +23,13 @@ static char *self_folder(Arena *a)
     return fmt(a, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
 }
 
-/* The first of DIR/../share/dpc, DIR/.., DIR/../.., that holds models/. */
+/* The first of DIR/../share/dpc, DIR/.., DIR/../.., that is a home. */
 static const char *home_find(Arena *a, const char *dir)
 {
     const char *try[] = { getenv("DPC_HOME"), fmt(a, "%s/../share/dpc", dir),
                           fmt(a, "%s/..", dir), fmt(a, "%s/../..", dir), "." };
     for (int i = 0; i < COUNT(try); i++) {
-        if (!try[i] || !readable(fmt(a, "%s/models", try[i])))
+        if (!try[i] || !readable(fmt(a, "%s/models/clusters/host.lua", try[i])))
             continue;
         char *real = realpath(try[i], NULL);
         const char *s = fmt(a, "%s", real ? real : try[i]);

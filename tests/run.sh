@@ -8,6 +8,8 @@
 #          says the command, "# dpc opt --pass=simplify" ("%" in it is the
 #          file; appended when absent).  NAME.out holds stdout, stderr and a
 #          last line "exit N" unless it is 0.  --bless writes NAME.out anew.
+# system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
+#          "skip NAME: why"; what else it prints goes to the log.
 # A test of which something is missing is skipped, with the reason.
 set -u
 BUILD=${BUILD:-build} bless=0
@@ -60,6 +62,21 @@ text() {
     fi
 }
 
+system() {
+    name=$(basename "$1" .sh)
+    timeout 300 sh "$1" > "$tmp/out" 2>&1
+    rc=$?
+    cat "$tmp/out" >> "$log"
+    grep -A9 '^not ok ' "$tmp/out" | sed 's/^not ok /FAIL /'
+    grep '^skip ' "$tmp/out"
+    good=$(grep -c '^ok ' "$tmp/out") bad=$(grep -c '^not ok ' "$tmp/out")
+    skipped=$(grep -c '^skip ' "$tmp/out")
+    [ $rc -ne 0 ] && { echo "FAIL system/$name (exit $rc)"; bad=$((bad + 1)); }
+    pass=$((pass + good)) fail=$((fail + bad)) skip=$((skip + skipped))
+    printf '%-28s %4d ok %3d failed %3d skipped\n' "system/$name" \
+        "$good" "$bad" "$skipped"
+}
+
 for t in tests/unit/test_*.c; do
     test -f "$t" && [ $bless = 0 ] && wanted "$t" && unit "$t"
 done
@@ -70,6 +87,10 @@ if [ -x "$BUILD/dpc" ]; then
             test -f "$t" && wanted "$t" && text "$t"
         done
         [ $n = 0 ] || printf '%-28s %4d ok\n' "$d" $n
+    done
+    for t in tests/system/*.sh; do
+        [ "${t##*/}" != lib.sh ] && [ $bless = 0 ] && wanted "$t" &&
+            system "$t"
     done
 else
     echo "FAIL $BUILD/dpc does not build"; fail=$((fail + 1))

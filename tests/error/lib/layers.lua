@@ -1,0 +1,5 @@
+local layers = {}
+function layers.tied(x)
+    return x:dot(x, "bk,kn->bn")
+end
+return layers

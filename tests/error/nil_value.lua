@@ -1,0 +1,5 @@
+-- dpc check
+local t
+return { entries = { train = function()
+    return t.x
+end } }

@@ -1,0 +1,5 @@
+-- dpc check
+return {
+    entries = { eval = function() return { y = dpc.input("x", {8}) } end },
+    runs = { sample = { "evla" } },
+}

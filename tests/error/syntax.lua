@@ -1,0 +1,2 @@
+-- dpc check
+local x = = 3
