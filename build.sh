@@ -34,7 +34,8 @@ make_run() {
 floors := ir passes codegen compiler runtime
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
 all := $(foreach f,$(floors),$(call objects,$(f)))
-tests := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+tests := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c \
+    tests/system/tool.c))
 benches := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 main := $(BUILD)/compiler/main.o
 core := $(filter-out $(main) $(call objects,runtime),$(all))

@@ -1,0 +1,74 @@
+# lib.sh -- what the system tests share; sourced by each of them.
+#
+# A system test sees what a user sees: dpc, binaries it made, mpirun.  It runs
+# in a folder of its own, with a cache that all of them share, and prints
+#   ok NAME | not ok NAME: WHY | skip NAME: WHY
+# for each claim, and "# ..." for each number measured.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${BUILD:-build}
+case $BUILD in /*) ;; *) BUILD=$root/$BUILD ;; esac
+dpc=$BUILD/dpc tool=$BUILD/tests/system/tool models=$root/tests/models
+export DPC_HOME="$root" NO_COLOR=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+top=${DPC_TEST_TMP:-$(mktemp -d)}
+export DPC_CACHE_DIR="${DPC_CACHE_DIR:-$top/cache}"
+work=$top/$(basename "$0" .sh)
+mkdir -p "$work" && cd "$work" || exit 5
+test -n "${DPC_TEST_TMP:-}" || trap 'rm -rf "$top"' EXIT
+
+ok() { echo "ok $1"; }
+not_ok() {
+    echo "not ok $1: $2"
+    test ! -s log || tail -8 log | sed 's/^/    /'
+}
+skip() { echo "skip $1: $2"; }
+note() { echo "# $*"; }
+
+# compile MODEL BIN [dpc's options]: leaves its talk in log.
+compile() {
+    lua=$models/$1.lua bin=$2; shift 2
+    "$dpc" compile "$lua" -o "$bin" "$@" > log 2>&1
+}
+
+# run COMMAND...: at most two minutes; its talk in log, its exit code in rc.
+run() {
+    timeout -k 5 120 "$@" > log 2>&1 < /dev/null
+    rc=$?
+}
+
+# ranks N BIN ARGS...: the same on N ranks.
+ranks() {
+    size=$1 bin=$2; shift 2
+    case $size in
+    1) run "./$bin" "$@" ;;
+    *) run mpirun -n "$size" "./$bin" "$@" ;;
+    esac
+    return $rc
+}
+
+# exits CODE NAME PATTERN...: a claim on the last run: its exit code, and that
+# each pattern (grep -E) is in what it said.
+exits() {
+    want=$1 name=$2; shift 2
+    if [ "$rc" != "$want" ]; then
+        not_ok "$name" "exit $rc, wanted $want"
+        return 1
+    fi
+    for p; do
+        grep -Eq -e "$p" log || {
+            not_ok "$name" "does not say \"$p\""
+            return 1
+        }
+    done
+    ok "$name"
+}
+
+# field KEY FILE: values of a key in lines of JSON, one a line.
+field() { sed -n "s/.*\"$1\":\\([^,}]*\\).*/\\1/p" "$2"; }
+
+now() { date +%s.%N; }
+since() { awk "BEGIN { printf \"%.3f\", $(now) - $1 }"; }
+holds() { awk "BEGIN { exit !($1) }"; }

@@ -1,0 +1,261 @@
+/* tool.c -- what the system tests need and a shell has not.
+ *
+ *   tool idx DIR N H W        IDX files of N pictures u8[H, W] and labels
+ *   tool npy FILE H W N       the same pictures as one .npy file, u8[N, H, W]
+ *   tool pictures DIR         PNG files of every kind, one of them broken
+ *   tool hash CKPT            of the logical tensors
+ *   tool diff CKPT CKPT       largest relative L2 over tensors, and whose
+ *   tool strike PID DIR       kill -9 when a save begins in DIR
+ *
+ * Pictures are a function of their number: class k = number % 10 is bright in
+ * column k, so that there is something to learn. */
+#include "runtime/ckpt.h"
+#include "runtime/image.h"
+#include "runtime/source.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <png.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static char path[4096];
+
+static const char *in(const char *dir, const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static FILE *create(const char *name)
+{
+    FILE *f = fopen(name, "wb");
+    if (!f) {
+        perror(name);
+        exit(5);
+    }
+    return f;
+}
+
+/* ---- data ---- */
+
+static uint8_t pixel(int n, int i, int j)
+{
+    uint32_t x = (uint32_t)(n * 7919 + i * 104729 + j * 1299709) * 2654435761u;
+    return (uint8_t)((x >> 25) + (j == n % 10 ? 120 : 0));
+}
+
+static void pixels_put(FILE *f, int n, int h, int w)
+{
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < h; i++)
+            for (int j = 0; j < w; j++)
+                fputc(pixel(k, i, j), f);
+}
+
+static void big_endian(FILE *f, int x)
+{
+    for (int s = 24; s >= 0; s -= 8)
+        fputc(x >> s & 255, f);
+}
+
+static int idx(const char *dir, int n, int h, int w)
+{
+    mkdir(dir, 0777);
+    FILE *f = create(in(dir, "train-images-idx3-ubyte"));
+    big_endian(f, 0x803);
+    big_endian(f, n);
+    big_endian(f, h);
+    big_endian(f, w);
+    pixels_put(f, n, h, w);
+    fclose(f);
+    f = create(in(dir, "train-labels-idx1-ubyte"));
+    big_endian(f, 0x801);
+    big_endian(f, n);
+    for (int k = 0; k < n; k++)
+        fputc(k % 10, f);
+    return fclose(f);
+}
+
+/* h = 0: labels u8[n]. */
+static int npy(const char *name, int h, int w, int n)
+{
+    char head[118], shape[64];
+    FILE *f = create(name);
+    snprintf(shape, sizeof shape, h ? "(%d, %d, %d)" : "(%d,)", n, h, w);
+    memset(head, ' ', sizeof head);
+    int k = snprintf(head, sizeof head, "{'descr': '|u1', 'fortran_order': "
+                     "False, 'shape': %s, }", shape);
+    head[k] = ' ';
+    head[sizeof head - 1] = '\n';
+    fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, f);
+    fwrite(head, 1, sizeof head, f);
+    if (h)
+        pixels_put(f, n, h, w);
+    for (k = 0; !h && k < n; k++)
+        fputc(k % 10, f);
+    return fclose(f);
+}
+
+/* A PNG of any colour type and depth. */
+static void png_put(const char *name, int type, int depth, int h, int w)
+{
+    FILE *f = create(name);
+    png_structp p = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL,
+                                            NULL);
+    png_infop info = png_create_info_struct(p);
+    int c = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_RGB ? 3
+                                                                         : 4;
+    int row = w * c * depth / 8;
+    png_byte *x = calloc(1, (size_t)row);
+    png_init_io(p, f);
+    png_set_IHDR(p, info, (png_uint_32)w, (png_uint_32)h, depth, type,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(p, info);
+    for (int i = 0; i < h; i++) {
+        for (int j = 0; j < row; j++)
+            x[j] = pixel(row, i, j);
+        png_write_row(p, x);
+    }
+    png_write_end(p, info);
+    png_destroy_write_struct(&p, &info);
+    free(x);
+    fclose(f);
+}
+
+static int pictures(const char *dir)
+{
+    mkdir(dir, 0777);
+    mkdir(in(dir, "a"), 0777);
+    mkdir(in(dir, "b"), 0777);
+    png_put(in(dir, "a/grey.png"), PNG_COLOR_TYPE_GRAY, 8, 8, 8);
+    png_put(in(dir, "a/rgba.png"), PNG_COLOR_TYPE_RGB_ALPHA, 8, 8, 8);
+    png_put(in(dir, "a/rgb.png"), PNG_COLOR_TYPE_RGB, 8, 8, 8);
+    png_put(in(dir, "b/deep.png"), PNG_COLOR_TYPE_RGB, 16, 8, 8);
+    png_put(in(dir, "b/deep_grey.png"), PNG_COLOR_TYPE_GRAY, 16, 8, 8);
+    png_put(in(dir, "b/wide.png"), PNG_COLOR_TYPE_RGB, 8, 9, 31);
+    FILE *f = create(in(dir, "b/broken.png"));
+    fputs("no picture", f);
+    return fclose(f);
+}
+
+/* ---- checkpoints ---- */
+
+static int told(DpcStatus s)
+{
+    if (s)
+        fprintf(stderr, "%s\n", dpc_last_error());
+    return dpc_exit_code(s);
+}
+
+static float *whole_read(DpcSource *s, const DpcWhole *w, int64_t *n)
+{
+    static char stage[1 << 20];
+    DpcBox box = {0};
+    *n = 1;
+    for (int d = 0; d < w->ndim; d++) {
+        box.size[d] = w->dim[d];
+        *n *= w->dim[d];
+    }
+    box.ndim = w->ndim;
+    float *x = malloc((size_t)*n * 4 + 4);
+    DpcStatus r = dpc_source_read(s, w, &box, w->dim, DPC_F32, x, stage,
+                                  sizeof stage);
+    if (r)
+        exit(told(r));
+    return x;
+}
+
+/* |x - y| / |x|, and 1 where sizes differ. */
+static double distance(DpcSource *a, const DpcWhole *w, DpcSource *b)
+{
+    const DpcWhole *v = dpc_source_find(b, w->name);
+    int64_t n, m;
+    if (!v)
+        return 1;
+    float *x = whole_read(a, w, &n), *y = whole_read(b, v, &m);
+    double square = 0, off = 0;
+    for (int64_t i = 0; n == m && i < n; i++) {
+        square += (double)x[i] * (double)x[i];
+        off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    }
+    free(x);
+    free(y);
+    return n != m ? 1 : off == 0 ? 0 : sqrt(off / (square > 0 ? square : 1));
+}
+
+static int diff(const char *one, const char *other)
+{
+    DpcSource *a, *b;
+    DpcStatus s = dpc_source_open(one, &a);
+    s = s ? s : dpc_source_open(other, &b);
+    if (s)
+        return told(s);
+    double most = a->n == b->n ? 0 : 1;
+    const char *who = "-";
+    for (uint32_t i = 0; i < a->n; i++) {
+        double d = distance(a, &a->whole[i], b);
+        if (d > most || isnan(d)) {
+            most = d;
+            who = a->whole[i].name;
+        }
+    }
+    printf("%.3g %s\n", most, who);
+    dpc_source_close(a);
+    dpc_source_close(b);
+    return 0;
+}
+
+static int hash(const char *ckpt)
+{
+    char hex[DPC_HASH];
+    DpcStatus s = dpc_ckpt_hash(ckpt, hex);
+    if (!s)
+        puts(hex);
+    return told(s);
+}
+
+/* ---- kill ---- */
+
+static bool saving(const char *dir)
+{
+    DIR *d = opendir(dir);
+    bool yes = false;
+    for (struct dirent *e; d && !yes && (e = readdir(d));)
+        yes = strstr(e->d_name, ".tmp-new") != NULL;
+    if (d)
+        closedir(d);
+    return yes;
+}
+
+/* Exit 0: it was struck while it saved. */
+static int strike(pid_t pid, const char *dir)
+{
+    while (kill(pid, 0) == 0)
+        if (saving(dir))
+            return kill(pid, SIGKILL) ? 1 : 0;
+    return 1;
+}
+
+int main(int n, char **arg)
+{
+    if (n == 6 && !strcmp(arg[1], "idx"))
+        return idx(arg[2], atoi(arg[3]), atoi(arg[4]), atoi(arg[5]));
+    if (n == 6 && !strcmp(arg[1], "npy"))
+        return npy(arg[2], atoi(arg[3]), atoi(arg[4]), atoi(arg[5]));
+    if (n == 3 && !strcmp(arg[1], "pictures"))
+        return pictures(arg[2]);
+    if (n == 3 && !strcmp(arg[1], "hash"))
+        return hash(arg[2]);
+    if (n == 4 && !strcmp(arg[1], "diff"))
+        return diff(arg[2], arg[3]);
+    if (n == 4 && !strcmp(arg[1], "strike"))
+        return strike(atoi(arg[2]), arg[3]);
+    fputs("usage: tool idx|npy|pictures|hash|diff|strike ...\n", stderr);
+    return 2;
+}
