@@ -435,6 +435,7 @@ static DpcStatus needs_open(DpcApp *a)
         s = data_open(a);
     if (!s)
         s = given_open(a);
+    a->memory_before = dpc_memory_peak(); /* the spaces are not yet touched */
     if (!s)
         s = metrics_open(a);
     return s;
@@ -444,7 +445,6 @@ DpcStatus dpc_app_open(DpcApp *a, const DpcUnit *u)
 {
     a->unit = u;
     a->metrics.fd = -1;
-    a->memory_before = dpc_memory_peak();
     DpcStatus s = world_open(a);
     if (!s)
         s = dpc_rt_open(u, a->comm, &a->rt);

@@ -23,7 +23,7 @@ typedef struct DpcApp {
     char folder[DPC_PATH];                /* of checkpoints; "": none */
     double low, high;                     /* of pictures */
     int64_t step, cursor;                 /* done; samples consumed */
-    int64_t memory_before;                /* peak bytes before opening */
+    int64_t memory_before;                /* peak bytes before the first run */
     bool resumed;
     bool busy;                            /* other ranks may wait for us */
 } DpcApp;
