@@ -2,6 +2,7 @@
 #include "runtime/app.h"
 #include "runtime/json.h"
 #include "runtime/launch.h"
+#include "runtime/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +126,7 @@ static bool told(const DpcUnit *u, const DpcOptions *o)
 
 /* ---- commands ---- */
 
-static DpcStatus command_run(DpcApp *a)
+static DpcStatus command_do(DpcApp *a)
 {
     const char *c = a->opt.command;
     if (!strcmp(c, "train"))
@@ -134,6 +135,24 @@ static DpcStatus command_run(DpcApp *a)
         return dpc_app_eval_command(a);
     DpcStatus s = dpc_app_state(a, false);
     return s ? s : dpc_app_rows(a, c, NULL);
+}
+
+/* The first rank may be watched step by step. */
+static DpcStatus command_run(DpcApp *a)
+{
+    DpcProfile *p = NULL;
+    DpcStatus s = DPC_OK;
+    if (a->opt.profile && dpc_app_first(a))
+        s = dpc_profile_open(a->unit, &p);
+    a->rt->profile = p;
+    if (!s)
+        s = command_do(a);
+    a->rt->profile = NULL;
+    dpc_metrics_newline(&a->metrics);
+    if (!s && p)
+        s = dpc_profile_write(p, a->opt.profile);
+    dpc_profile_close(p);
+    return s;
 }
 
 /* One message a problem: the first rank of a node that has it. */

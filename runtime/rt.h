@@ -38,6 +38,8 @@ typedef struct DpcWalk {
 /* What the second thread is asked to do. */
 typedef DpcStatus DpcCall(DpcComm *, void *);
 
+struct DpcProfile;
+
 /* Seconds since they were last zeroed. */
 typedef struct DpcTimes {
     double run, comm, wait;               /* of runs, in collectives, waiting */
@@ -57,6 +59,7 @@ typedef struct DpcRt {
     DpcWalk *walk;                        /* [nprogram] */
     DpcMark *mark, own_mark;
     DpcTimes times;
+    struct DpcProfile *profile;           /* not owned; NULL: none is made */
     int32_t threads;                      /* of a kernel */
     uint64_t seed;
 

@@ -4,7 +4,7 @@
  * runs the same step once more, one op after the other, and looks at every
  * float operand after each.  All ranks walk to the end, whatever they find,
  * because collectives need them; then the earliest finding wins. */
-#include "runtime/rt.h"
+#include "runtime/profile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,11 +120,14 @@ DpcStatus dpc_walk_stream(DpcRt *rt, uint32_t program, int stream,
             continue;
         atomic_store_explicit(&rt->mark->at[stream], s, memory_order_relaxed);
         DpcStatus e = await(rt, program, t, round);
+        double begin = rt->profile ? dpc_now() : 0;
         if (!e)
             e = stream ? dpc_walk_step(rt, program, s, number)
                        : step_run(rt, program, s, number);
         if (e)
             return e;
+        if (rt->profile)
+            dpc_profile_note(rt->profile, program, s, dpc_now() - begin);
         if (t->event >= 0)
             dpc_event_set(rt, &w->event[t->event], round);
     }
