@@ -6,7 +6,7 @@
 #include "codegen/kernel.h"
 
 const char host_flags[] =
-    "-std=gnu11 -O3 -march=native -fopenmp -fno-math-errno "
+    "-std=gnu11 -O2 -march=native -fopenmp -fno-math-errno "
     "-fno-trapping-math -ffp-contract=off -fno-strict-aliasing";
 
 enum { PARALLEL = 1 << 15, WORTH = 4 };   /* points; atoms of a collapse */
