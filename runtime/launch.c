@@ -102,15 +102,6 @@ void dpc_launch_openmp(char **argv, int32_t planned)
     execv("/proc/self/exe", argv);        /* on failure: run slower */
 }
 
-void dpc_launch_env(void)
-{
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-}
-
 void dpc_launch_text(char *to, size_t size, int32_t ranks, int32_t nodes)
 {
     if (nodes > 0 && ranks % nodes == 0)

@@ -25,10 +25,6 @@ int32_t dpc_launch_threads(int32_t cores, int32_t local_size);
  * executes itself again, once.  Returns when nothing needs doing. */
 void dpc_launch_openmp(char **argv, int32_t planned);
 
-/* What mpirun needs to start as root and with more ranks than cores.  For
- * the launcher's own process; set variables are kept. */
-void dpc_launch_env(void);
-
 /* "4 ranks = 2 nodes x 2"; uneven nodes are said as "4 ranks on 3 nodes". */
 void dpc_launch_text(char *to, size_t size, int32_t ranks, int32_t nodes);
 

@@ -34,7 +34,7 @@ typedef struct DpcMetrics {
     int fd;                               /* of the JSON lines; -1: none */
     bool quiet, tty, open_line;
     int64_t every;                        /* steps between plain lines */
-    int64_t planned;                      /* bytes of the spaces */
+    int64_t planned;                      /* bytes: spaces, stages, data */
     int64_t before;                       /* peak bytes before opening */
     double shown, sum_s;                  /* when; seconds since then */
     DpcTimes sum;

@@ -240,6 +240,7 @@ static DpcStatus train_open(Train *t, DpcApp *a)
         .given = a->given, .ngiven = a->ngiven, .once = a->opt.overfit};
     if ((s = dpc_feed_open(a->rt, t->program, &how, &t->feed)))
         return s;
+    a->metrics.planned += dpc_feed_bytes(t->feed) + a->rt->stage_bytes;
     dpc_values_bind(a->rt, t->program, &t->values);
     t->loss = dpc_values_find(&t->values, "loss");
     t->finite = dpc_values_find(&t->values, "finite");
