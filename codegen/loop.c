@@ -126,12 +126,20 @@ static void fold_loops(Kernel *k, const bool *seen)
         }
 }
 
+/* All in loops behind those of the folds, or in the last of these: an input
+ * that an output lies over has been read for the last time by then. */
 static void store_loops(Kernel *k)
 {
+    int level = 0;
+    for (int i = 0; i < k->nstore; i++)
+        if (affine_atoms(&k->store[i].at) & ~k->outer
+            && k->value[k->store[i].value].level > level)
+            level = k->value[k->store[i].value].level;
+    if (k->nloop && k->loop[k->nloop - 1].level > level)
+        level = k->loop[k->nloop - 1].level;
     for (int n = KATOM; n >= 0; n--)
         for (int i = 0; i < k->nstore; i++) {
             Atoms in = affine_atoms(&k->store[i].at) & ~k->outer;
-            int level = k->value[k->store[i].value].level;
             Loop *last = k->nloop ? &k->loop[k->nloop - 1] : NULL;
             if (__builtin_popcount(in) != n)
                 continue;
@@ -140,8 +148,7 @@ static void store_loops(Kernel *k)
                 continue;
             }
             if (!last || last->atoms != in || last->level < level)
-                last = loop_new(k, in, last && last->level > level
-                                       ? last->level : level);
+                last = loop_new(k, in, level);
             last->store[last->nstore++] = i;
         }
 }

@@ -56,6 +56,30 @@ static void mark_seen(const Graph *g, Fuse *f)
         f->kept[g->out[i].ref] = true;
 }
 
+/* A kernel may write its result in any order.  Where a dot cannot read the
+ * one that layout chose, and nobody else needs it, it is row-major. */
+static void lie_for_dots(Fuse *f)
+{
+    Graph *g = f->g;
+    bool *fixed = alloc(f->arena, g->n + 1);
+    for (Ref r = 0; r < g->n; r++)
+        for (int i = 0; i < g->node[r].nin; i++)
+            fixed[g->node[r].in[i]] |= own_launch(g, &g->node[r])
+                && g->node[r].op != OP_dot;
+    for (Ref r = 0; r < g->n; r++)
+        for (int i = 0; i < g->node[r].nin; i++) {
+            Ref x = g->node[r].in[i];
+            if (g->node[r].op != OP_dot || !g->node[x].layout || fixed[x]
+                || own_launch(g, &g->node[x]))
+                continue;
+            int was = g->node[x].layout;
+            double lies = fuse_dot_cost(f, r, true);
+            g->node[x].layout = 0;
+            if (lies <= 2 * fuse_dot_cost(f, r, true))
+                g->node[x].layout = was;
+        }
+}
+
 /* Reads operand i shifted, or by rows: from memory only. */
 static bool reads_shifted(const Node *n, int i)
 {
@@ -101,18 +125,46 @@ static void classify(Fuse *f)
 
 /* ---- edges, seen through free nodes and views ---- */
 
-static void through(Fuse *f, Ref r, List *to)
+bool fuse_free(const Fuse *f, Ref r, Segment reader)
 {
-    if (f->kind[r] == FREE || f->kind[r] == VIEW) {
+    return f->kind[r] == FREE || f->kind[r] == VIEW
+        || (f->again[r] && reader != SEG_NONE
+            && f->g->node[r].segment != reader);
+}
+
+static void through(Fuse *f, Ref r, List *to, Segment reader)
+{
+    if (fuse_free(f, r, reader)) {
         const Node *n = &f->g->node[r];
         for (int i = 0; i < n->nin; i++)
-            through(f, n->in[i], to);
+            through(f, n->in[i], to, reader);
         return;
     }
     for (uint32_t i = 0; i < to->n; i++)
         if (to->at[i] == r)
             return;
     list_add(f->arena, to, r);
+}
+
+static void list_remove(List *l, Ref r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->at[i] != r)
+            l->at[n++] = l->at[i];
+    l->n = n;
+}
+
+/* Nodes whose readers all compute them again are left out. */
+static void drop_unread(Fuse *f)
+{
+    for (Ref r = f->g->n; r-- > 0;) {
+        if (f->kind[r] != PLAIN || f->to[r].n || f->kept[r])
+            continue;
+        f->kind[r] = FREE;
+        for (uint32_t i = 0; i < f->from[r].n; i++)
+            list_remove(&f->to[f->from[r].at[i]], r);
+    }
 }
 
 static void find_edges(Fuse *f)
@@ -123,7 +175,8 @@ static void find_edges(Fuse *f)
         if (f->kind[r] == FREE || f->kind[r] == VIEW)
             continue;
         for (int i = 0; i < n->nin; i++)
-            through(f, n->in[i], &f->from[r]);
+            through(f, n->in[i], &f->from[r],
+                    f->kind[r] == OWN ? SEG_NONE : n->segment);
         for (uint32_t i = 0; i < f->from[r].n; i++)
             list_add(f->arena, &f->to[f->from[r].at[i]], r);
     }
@@ -278,10 +331,21 @@ static void join_siblings(Fuse *f, Ref r)
     }
 }
 
-static Fuse *fuse_run(const Graph *g, Job *j)
+/* The graph, its nodes free to be changed. */
+static Graph *graph_own(const Graph *g, Arena *a)
+{
+    Graph *own = alloc(a, sizeof *own);
+    *own = *g;
+    own->node = alloc(a, (g->n + 1) * sizeof *own->node);
+    memcpy(own->node, g->node, g->n * sizeof *own->node);
+    return own;
+}
+
+static Fuse *fuse_run(const Graph *in, Job *j)
 {
     Arena *a = j->scratch;
     Fuse *f = alloc(a, sizeof *f);
+    Graph *g = graph_own(in, a);
     size_t n = g->n + 1;
     f->g = g, f->arena = a, f->target = j->target;
     f->kind = alloc(a, n * sizeof *f->kind);
@@ -293,8 +357,12 @@ static Fuse *fuse_run(const Graph *g, Job *j)
     f->seen = alloc(a, n * sizeof *f->seen);
     f->map = alloc(a, n * sizeof *f->map);
     f->mark = alloc(a, n * sizeof *f->mark);
+    f->again = alloc(a, n * sizeof *f->again);
+    lie_for_dots(f);
     classify(f);
+    fuse_again(f);
     find_edges(f);
+    drop_unread(f);
     groups_begin(f);
     for (Ref r = 0; r < g->n; r++)
         if (f->kind[r] == PLAIN)
@@ -329,9 +397,10 @@ static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
         in[i] = written(w, n->in[i], group, reader);
     Ref q = copy_node_in(&w->c, r, in, n->nin);
     Node *m = &w->c.out->node[q];
+    m->layout = n->layout;
     if (group >= 0) {
         m->kernel = w->kernel[group] - 1;
-        if (w->f->kind[r] != PLAIN) {
+        if (fuse_free(w->f, r, reader->segment)) {
             w->c.map[r] = was;
             m->segment = reader->segment, m->loop = reader->loop;
             m->stage = reader->stage, m->scope = reader->scope;
@@ -344,8 +413,7 @@ static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
  * each group that reads it. */
 static Ref written(Write *w, Ref r, int group, const Node *reader)
 {
-    Kind kind = w->f->kind[r];
-    if (kind == OWN || kind == PLAIN || group < 0)
+    if (group < 0 || !fuse_free(w->f, r, reader->segment))
         return w->c.map[r];
     for (Clone *c = w->clone[r]; c; c = c->next)
         if (c->group == group)

@@ -29,11 +29,12 @@ typedef struct Group {
 typedef struct Miss { Ref from, to; const char *why; } Miss;
 
 typedef struct Fuse {
-    const Graph *g;
+    Graph *g;                             /* a copy */
     Arena *arena;
     const Target *target;
     Kind *kind;                           /* by node */
     bool *kept, *read;                    /* set or returned; by any node */
+    bool *again;                          /* free to readers of later segments */
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */
     uint32_t *seen, stamp;                /* by group: of a search */
@@ -48,6 +49,13 @@ int fuse_group(Fuse *, Ref);
 bool fuse_folds(const Graph *, const Node *);
 /* Seconds of these nodes, and the free ones that they read, as one kernel. */
 double fuse_cost(Fuse *, const List *, const char **why);
+/* Is node r copied into a kernel of that segment which reads it?  SEG_NONE:
+ * a reader that is no kernel. */
+bool fuse_free(const Fuse *, Ref r, Segment reader);
+/* Finds what later segments compute again instead of reading: fuse_again.c. */
+void fuse_again(Fuse *);
+/* Seconds of a dot that reads through views, or their results. */
+double fuse_dot_cost(Fuse *, Ref dot, bool views);
 /* Is a dot as quick through the moves before it as on their results? */
 bool fuse_views_pay(Fuse *, Ref dot);
 /* Edges between kernels that were not fused, and why. */

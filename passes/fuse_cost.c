@@ -12,6 +12,7 @@ typedef struct Small {
     int nasked;
     uint32_t cap;
     const List *group;
+    Segment segment;                      /* of the group */
 } Small;
 
 static bool member(const List *l, Ref r)
@@ -56,8 +57,7 @@ static Ref place(Small *s, Ref r)
     if (f->mark[r] == f->question)
         return f->map[r];
     f->mark[r] = f->question;
-    bool free_ = f->kind[r] == FREE || f->kind[r] == VIEW;
-    if (free_ || member(s->group, r))
+    if (member(s->group, r) || fuse_free(f, r, s->segment))
         return f->map[r] = copy(s, r);
     Node n = f->g->node[r];
     n.op = OP_input;
@@ -80,7 +80,8 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
 {
     Arena *a = arena_new();
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
-    Small s = { .f = f, .arena = a, .g = &g, .group = group };
+    Small s = { .f = f, .arena = a, .g = &g, .group = group,
+                .segment = f->g->node[group->at[0]].segment };
     f->question++;
     for (uint32_t i = 0; i < group->n; i++)
         place(&s, group->at[i]);
@@ -119,7 +120,7 @@ static Ref view_chain(Small *s, Ref r, bool views)
     return append(s, n);
 }
 
-static double dot_cost(Fuse *f, Ref dot, bool views)
+double fuse_dot_cost(Fuse *f, Ref dot, bool views)
 {
     Arena *a = arena_new();
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
@@ -142,5 +143,5 @@ bool fuse_views_pay(Fuse *f, Ref dot)
     if (f->g->node[n->in[0]].op != OP_move
         && f->g->node[n->in[1]].op != OP_move)
         return true;
-    return dot_cost(f, dot, true) <= 2 * dot_cost(f, dot, false);
+    return fuse_dot_cost(f, dot, true) <= 2 * fuse_dot_cost(f, dot, false);
 }

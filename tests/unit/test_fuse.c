@@ -136,10 +136,31 @@ static void segments_are_kept_apart(void **state)
 {
     (void)state;
     Graph *g = fused("x = input : f32[1024,1024]\n"
-                     "a = exp x seg=forward\n"
+                     "y = input : f32[1024,1024]\n"
+                     "a = add x, y seg=forward\n"
                      "b = neg a seg=backward\n"
                      "return b=b\n");
     check(g, 2);
+}
+
+/* e and f are functions of c, which is kept; backward meets them again. */
+static void backward_computes_again_what_costs_no_bytes(void **state)
+{
+    (void)state;
+    Graph *g = fused("x = input : f32[1024,1024]\n"
+                     "w = param : f32[1024,1024]\n"
+                     "c = dot x, w \"nk,km->nm\" seg=forward\n"
+                     "e = sigmoid c seg=forward\n"
+                     "f = mul c, e seg=forward\n"
+                     "l = dot f, w \"nk,km->nm\" seg=forward\n"
+                     "d = mul l, e seg=backward\n"
+                     "h = mul d, c seg=backward\n"
+                     "return h=h l=l\n");
+    int sigmoids = 0;
+    check(g, 2);
+    for (Ref r = 0; r < g->n; r++)
+        sigmoids += g->node[r].op == OP_sigmoid;
+    assert_int_equal(sigmoids, 2);
 }
 
 static void columns_join_the_map_that_they_read(void **state)
@@ -188,7 +209,8 @@ static void every_edge_that_stays_has_a_reason(void **state)
     Job j = job_new();
     j.scratch = arena;
     fuse_report(graph_parse(arena, "x = input : f32[8,16]\n"
-                            "a = exp x seg=forward\n"
+                            "y = input : f32[8,16]\n"
+                            "a = add x, y seg=forward\n"
                             "b = neg a seg=backward\nreturn b=b\n", "test"),
                 &j, f);
     fclose(f);
@@ -264,6 +286,7 @@ int main(void)
         cmocka_unit_test(numbers_are_copied_into_each_kernel),
         cmocka_unit_test(a_kernel_never_waits_for_itself),
         cmocka_unit_test(segments_are_kept_apart),
+        cmocka_unit_test(backward_computes_again_what_costs_no_bytes),
         cmocka_unit_test(columns_join_the_map_that_they_read),
         cmocka_unit_test(meaning_is_kept),
         cmocka_unit_test(every_edge_that_stays_has_a_reason),
