@@ -26,6 +26,8 @@ static double flops_forward(const Graph *g, Arena *a)
             mark(g, g->node[r].in[0], in), any = true;
     for (uint32_t i = 0; i < g->nout && !any; i++)
         mark(g, g->out[i].ref, in);
+    for (uint32_t i = 0; i < g->nset && !any; i++)
+        mark(g, g->set[i].value, in);
     for (Ref r = 0; r < g->n; r++)
         sum += in[r] ? node_flops(g, r) : 0;
     return sum;
@@ -42,10 +44,11 @@ static Size model_size(const Options *o, const Model *m, const Graph *g)
         s.trainable += n->op == OP_param && !n->attr.frozen ? k : 0;
         s.states += n->op == OP_state ? k : 0;
     }
-    s.forward = flops_forward(g, o->arena);
     Plan plan = { .compute = F32 };
     Job job = { .keep = o->arena, .plan = &plan };
-    const Graph *step = run_passes("simplify,grad,tidy", g, &job);
+    const Graph *once = run_passes("simplify", g, &job);
+    s.forward = flops_forward(once, o->arena);
+    const Graph *step = run_passes("grad,tidy", once, &job);
     for (Ref r = 0; r < step->n; r++)
         s.step += node_flops(step, r);
     return s;

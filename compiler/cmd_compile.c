@@ -33,12 +33,19 @@ static unsigned emit_one(const char *word)
 static unsigned emit_set(const Options *o)
 {
     unsigned set = 0;
-    if (!o->emit)
+    bool cuda = o->target && strcmp(o->target, "cuda") == 0;
+    if (!o->emit && !cuda)
         return EMIT_BIN;
-    for (const char *p = o->emit; *p; p += strcspn(p, ","), p += *p == ',')
+    if (!o->emit)
+        set = EMIT_CUDA | EMIT_CUBIN;
+    for (const char *p = o->emit; p && *p; p += strcspn(p, ","),
+                                           p += *p == ',')
         set |= emit_one(fmt(o->arena, "%.*s", (int)strcspn(p, ","), p));
     if (o->output)
         set |= EMIT_BIN;
+    if (cuda && set & EMIT_BIN)
+        usage("--target cuda: this dpc writes kernels for it (--emit cuda,"
+              "cubin); a binary runs on the host only");
     return set;
 }
 

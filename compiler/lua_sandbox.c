@@ -42,8 +42,8 @@ static void spend(lua_State *L, double n)
     if (f->steps <= f->limit)
         return;
     f->dead = true;
-    fail(L, "more than %.4g instructions without an end: an endless loop?",
-         f->limit);
+    fail(L, "more than %.4g instructions without an end: an endless loop? "
+         "--lua-limit allows more", f->limit);
 }
 
 static void hook(lua_State *L, lua_Debug *ar)
@@ -349,8 +349,8 @@ void sandbox_call(lua_State *L, int nargs, int nresults)
         const char *path = f->model ? f->model->path : "plan";
         size_t cap = f->cap;
         lua_close(L);
-        err(path, "the file's Lua needs more than %zu MiB of memory",
-            cap >> 20);
+        err(path, "the file's Lua needs more than %zu MiB of memory; "
+            "--lua-memory allows more", cap >> 20);
     }
     if (rc != LUA_OK)
         error_throw(L);

@@ -62,9 +62,6 @@ int main(int argc, char **argv)
         help_command(o.command, stdout);
         return 0;
     }
-    if (!commands[o.command].fn)
-        err_code(5, "dpc", "%s: not in this build",
-                 commands[o.command].name);
     int code = commands[o.command].fn(&o);
     if (fflush(stdout) != 0 || ferror(stdout))
         err_code(5, "stdout", "cannot be written");

@@ -16,8 +16,6 @@ static const OptionInfo table[] = {
 #include "compiler/options.def"
 };
 
-#pragma weak cmd_demo
-
 const CommandInfo commands[NCOMMAND] = {
 #define COMMAND(name, args, least, most, doc) \
     { #name, args, least, most, doc, cmd_##name },

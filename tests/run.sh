@@ -6,7 +6,7 @@
 # unit     every program BUILD/tests/unit/test_*; cmocka counts its tests.
 # golden   tests/golden/NAME.ir, error tests/error/NAME.lua: the first line
 #          says the command, "# dpc opt --pass=simplify" ("%" in it is the
-#          file; appended when absent).  NAME.out holds stdout, stderr and a
+#          file, appended when absent; " ;" at its end: no file).  NAME.out holds stdout, stderr and a
 #          last line "exit N" unless it is 0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
@@ -18,6 +18,7 @@ filter=${1:-} pass=0 fail=0 skip=0
 log=$BUILD/test.log
 tmp=$(mktemp -d) || exit 5
 trap 'rm -rf "$tmp"' EXIT
+export DPC_HOME="$PWD"
 export DPC_TEST_TMP="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD" DPC_CACHE_DIR="$tmp/cache"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -47,6 +48,7 @@ text() {
     line=$(head -1 "$1" | sed -n 's/^[-#]* *dpc //p')
     case $line in
     '')  return ;;                        # a part of another test
+    *' ;') args=${line% ;} ;;             # no file
     *%*) args=$(echo "$line" | sed "s|%|$1|g") ;;
     *)   args="$line $1" ;;
     esac
