@@ -67,7 +67,7 @@ static uint32_t buf_add(Unit *u, Program *p, DpcBuf b)
     return p->nbuf++;
 }
 
-/* The buffer of a node's bytes, made at first use. */
+/* The buffer of a node's bytes, all slots of it, made at first use. */
 static uint32_t buf_of(Unit *u, Program *p, Ref r)
 {
     const Graph *g = p->g;
@@ -94,9 +94,21 @@ static void arg_add(Unit *u, Program *p, uint32_t buf)
     p->arg[p->narg++] = buf;
 }
 
-static void arg_node(Unit *u, Program *p, Ref r)
+/* The bytes that a node's value has at a turn: one slot, which follows from
+ * the time axes that the value itself names. */
+static void arg_node(Unit *u, Program *p, const DpcStep *q, Ref r)
 {
-    arg_add(u, p, buf_of(u, p, r));
+    const Graph *g = p->g;
+    Ref root = g->sched->buf[view_root(g, r)].root;
+    uint32_t all = buf_of(u, p, r);
+    DpcBuf b = p->buf[all];
+    if (b.slots > 1) {
+        int k = turn_instance(&g->mesh, type_axes(&g->node[root].type), q->turn);
+        b.at += k % b.slots * b.stride;
+        b.slots = 1;
+        all = buf_add(u, p, b);
+    }
+    arg_add(u, p, all);
 }
 
 static void arg_scratch(Unit *u, Program *p, const Launch *l)
@@ -133,9 +145,9 @@ static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
     q->kind = DPC_STEP_KERNEL;
     q->call = kernel_add(u, kernel_text(u, k));
     for (int i = 0; i < k->nin; i++)
-        arg_node(u, p, k->in[i]);
+        arg_node(u, p, q, k->in[i]);
     for (int i = 0; i < k->nout; i++)
-        arg_node(u, p, k->out[i]);
+        arg_node(u, p, q, k->out[i]);
     arg_scratch(u, p, l);
     for (int i = 0; i < k->npos; i++) {
         GROW(u->arena, p->pos, p->npos, p->poscap);
@@ -169,9 +181,9 @@ static bool dot_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         return false;
     q->kind = DPC_STEP_DOT;
     q->call = ROW_ADD(u, u->dot, u->ndot, u->dotcap, d);
-    arg_node(u, p, n->in[0]);
-    arg_node(u, p, n->in[1]);
-    arg_node(u, p, l->node[0]);
+    arg_node(u, p, q, n->in[0]);
+    arg_node(u, p, q, n->in[1]);
+    arg_node(u, p, q, l->node[0]);
     arg_scratch(u, p, l);
     p->flops += node_flops(p->g, l->node[0]);
     return true;
@@ -188,9 +200,9 @@ static bool conv_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         return false;
     q->kind = DPC_STEP_CONV;
     q->call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
-    arg_node(u, p, n->in[0]);
-    arg_node(u, p, n->in[1]);
-    arg_node(u, p, l->node[0]);
+    arg_node(u, p, q, n->in[0]);
+    arg_node(u, p, q, n->in[1]);
+    arg_node(u, p, q, l->node[0]);
     arg_scratch(u, p, l);
     p->flops += node_flops(p->g, l->node[0]);
     return true;
@@ -251,8 +263,8 @@ static bool coll_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     for (int i = 0; i < l->n; i++) {
         GROW(u->arena, u->coll, u->ncoll, u->collcap);
         u->coll[u->ncoll++] = coll_of(g, l->node[i]);
-        arg_node(u, p, g->node[l->node[i]].in[0]);
-        arg_node(u, p, l->node[i]);
+        arg_node(u, p, q, g->node[l->node[i]].in[0]);
+        arg_node(u, p, q, l->node[i]);
     }
     return true;
 }
@@ -285,17 +297,17 @@ static bool time_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         || !(n->attr.axes & mesh_axes(&g->mesh, TIME)))
         return false;
     Fold fold = g->node[n->in[0]].type.fold;
-    if (q->turn == 0) {
+    if (turn_instance(&g->mesh, n->attr.axes, q->turn) == 0) {
         q->kind = DPC_STEP_COPY;
-        arg_node(u, p, n->in[0]);
-        arg_node(u, p, r);
+        arg_node(u, p, q, n->in[0]);
+        arg_node(u, p, q, r);
         return true;
     }
     row_kernel(u, q, fold == FOLD_MAX ? OP_maximum : OP_add,
                type_local(&g->mesh, &n->type));
-    arg_node(u, p, n->in[0]);
-    arg_node(u, p, r);
-    arg_node(u, p, r);
+    arg_node(u, p, q, n->in[0]);
+    arg_node(u, p, q, r);
+    arg_node(u, p, q, r);
     return true;
 }
 
@@ -308,8 +320,8 @@ static bool copy_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         || g->node[n->in[0]].layout != n->layout)
         return false;
     q->kind = DPC_STEP_COPY;
-    arg_node(u, p, n->in[0]);
-    arg_node(u, p, r);
+    arg_node(u, p, q, n->in[0]);
+    arg_node(u, p, q, r);
     return true;
 }
 

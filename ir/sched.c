@@ -139,3 +139,23 @@ int graph_turns(const Graph *g, Axes loop)
 {
     return (int)mesh_size(&g->mesh, loop & mesh_axes(&g->mesh, TIME));
 }
+
+void turn_coord(const Mesh *m, int turn, int *coord)
+{
+    for (int i = m->naxis; i-- > 0;) {
+        if (m->axis[i].kind != TIME)
+            continue;
+        coord[i] = turn % m->axis[i].size;
+        turn /= m->axis[i].size;
+    }
+}
+
+int turn_instance(const Mesh *m, Axes has, int turn)
+{
+    int coord[NAXIS] = {0}, instance = 0;
+    turn_coord(m, turn, coord);
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].kind == TIME && (has >> i & 1))
+            instance = instance * m->axis[i].size + coord[i];
+    return instance;
+}

@@ -67,5 +67,9 @@ int launch_inputs(const Graph *, const Launch *, Ref *out, int max);
 int launch_outputs(const Graph *, const Launch *, const uint32_t *uses,
                    Ref *out, int max);
 int graph_turns(const Graph *, Axes loop);    /* product of its time axes */
+/* A turn is a number, row-major over all time axes of the mesh.  Of a value
+ * that names only some of them, it is so many'th instance. */
+void turn_coord(const Mesh *, int turn, int *coord);
+int turn_instance(const Mesh *, Axes has, int turn);
 
 #endif
