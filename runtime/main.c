@@ -21,6 +21,14 @@ static int64_t arena_of(const DpcUnit *u)
     return most;
 }
 
+static int64_t io_of(const DpcUnit *u)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < u->nprogram; i++)
+        sum += (u->program[i].io + 63) / 64 * 64;     /* as rt.c lays them */
+    return sum;
+}
+
 static int64_t params_of(const DpcUnit *u)
 {
     int64_t sum = 0;
@@ -98,6 +106,7 @@ static void info_json(const DpcUnit *u)
     count(&j, "params", params_of(u));
     count(&j, "leaves_bytes", u->leaves);
     count(&j, "arena_bytes", arena_of(u));
+    count(&j, "io_bytes", io_of(u));
     dpc_json_key(&j, "entries");
     dpc_json_open(&j, '[');
     for (uint32_t i = 0; i < u->nprogram; i++)

@@ -159,6 +159,28 @@ DpcStatus dpc_metrics_event(DpcMetrics *m, const char *event, int64_t step,
     return record_end(m, &j, &t);
 }
 
+DpcStatus dpc_metrics_memory(DpcMetrics *m, const DpcRt *rt)
+{
+    static const char *const name[] = {"leaves_bytes", "arena_bytes",
+                                       "io_bytes"};
+    char text[RECORD];
+    DpcJsonText t = {text, 0, sizeof text};
+    DpcJson j;
+    if (m->fd < 0)
+        return DPC_OK;
+    dpc_json_init(&j, dpc_json_text, &t, 0);
+    dpc_json_open(&j, '{');
+    dpc_json_key(&j, "event");
+    dpc_json_str(&j, "memory");
+    for (int i = 0; i < DPC_NSPACE; i++) {
+        dpc_json_key(&j, name[i]);
+        dpc_json_int(&j, rt->bytes[i]);
+    }
+    dpc_json_key(&j, "planned_bytes");
+    dpc_json_int(&j, m->planned);
+    return record_end(m, &j, &t);
+}
+
 /* ---- line ---- */
 
 typedef struct Line { char at[LINE]; size_t n; } Line;

@@ -50,6 +50,9 @@ DpcStatus dpc_metrics_step(DpcMetrics *, const DpcReport *);
 /* One record {"event": event, "step": ...} with values. */
 DpcStatus dpc_metrics_event(DpcMetrics *, const char *event, int64_t step,
                             const DpcValues *);
+/* One record {"event": "memory", ...}: bytes of the spaces as allocated, and
+ * all that was planned. */
+DpcStatus dpc_metrics_memory(DpcMetrics *, const DpcRt *);
 /* Ends the live line, so that other text may follow. */
 void dpc_metrics_newline(DpcMetrics *);
 void dpc_metrics_close(DpcMetrics *);

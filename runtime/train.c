@@ -241,6 +241,8 @@ static DpcStatus train_open(Train *t, DpcApp *a)
     if ((s = dpc_feed_open(a->rt, t->program, &how, &t->feed)))
         return s;
     a->metrics.planned += dpc_feed_bytes(t->feed) + a->rt->stage_bytes;
+    if ((s = dpc_metrics_memory(&a->metrics, a->rt)))
+        return s;
     dpc_values_bind(a->rt, t->program, &t->values);
     t->loss = dpc_values_find(&t->values, "loss");
     t->finite = dpc_values_find(&t->values, "finite");
