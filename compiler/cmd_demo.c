@@ -41,6 +41,9 @@ static Demo demo_open(const Options *o)
     Demo d = { .o = o, .arena = o->arena, .self = self_path(o->arena) };
     if (o->nfile && strcmp(o->file[0], "fashion") != 0)
         usage("demo: no demo \"%s\"; there is fashion", o->file[0]);
+    if (!o->home)
+        err_code(5, "demo", "cannot find models/; set DPC_HOME to the source "
+                 "tree or to PREFIX/share/dpc");
     if (o->ranks > 64)
         usage("--ranks: %lld; at most 64", (long long)o->ranks);
     d.out = o->out ? o->out : "demo";

@@ -121,7 +121,8 @@ typedef struct Measured {
 typedef struct Trained {
     const char *name;
     int64_t steps, planned, allocated;    /* bytes a rank */
-    double seconds, rate;                 /* rate: images a second, median */
+    double seconds, rate;                 /* of all steps; images a second,
+                                             median */
     double first, last;                   /* loss: of step 1; mean of the
                                              last ten steps */
 } Trained;

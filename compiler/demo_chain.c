@@ -76,13 +76,29 @@ static void check(const Demo *d, StageId stage, const Process *p)
                  demo_stages[stage]);
 }
 
+/* What a failed process wrote where nobody saw it. */
+static void log_show(const char *path)
+{
+    char part[4096];
+    size_t n;
+    FILE *f = fopen(path, "re");
+    while (f && (n = fread(part, 1, sizeof part, f)) > 0)
+        fwrite(part, 1, n, stderr);
+    if (f)
+        fclose(f);
+}
+
 double demo_run(Demo *d, StageId stage, const Line *l, const char *out)
 {
     Process p = process_of(d, stage, l);
+    bool live = !out || d->o->verbose;
     p.out = out;
+    p.log = live ? NULL : demo_path(d, "log/%s.err", demo_stages[stage]);
     if (d->o->verbose)
         fprintf(stderr, "%s\n", process_text(d->arena, &p));
     processes_run(&p, 1, 1);
+    if (p.code && !live)
+        log_show(p.log);
     check(d, stage, &p);
     return p.seconds;
 }
@@ -164,7 +180,6 @@ void demo_train(Demo *d, StageId stage)
         line_add(&l, "--steps", fmt(d->arena, "%d", QUICK_STEPS), NULL);
     forget(d, name);
     double s = demo_run(d, stage, &l, NULL);
-    d->report.train_seconds += s;
     fprintf(stderr, "demo: trained %s in %.0f s\n", name, s);
 }
 
@@ -200,5 +215,6 @@ void demo_collect(Demo *d)
         char *path = demo_path(d, "%s/metrics.jsonl", t->name);
         if (access(path, R_OK) == 0)
             report_metrics(r, t, path);
+        r->train_seconds += t->seconds;
     }
 }

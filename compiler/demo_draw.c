@@ -122,7 +122,7 @@ static double draw(const Words *w, SetId set, int call)
     if (sets[set].shuffle)
         line_add(&l, "--shuffle", fmt(d->arena, "%d", sets[set].shuffle),
                  NULL);
-    return demo_run(d, S_SAMPLE, &l, NULL);
+    return demo_run(d, S_SAMPLE, &l, demo_path(d, "log/sample.txt"));
 }
 
 static Npy floats_read(const Demo *d, const char *path, int64_t count)

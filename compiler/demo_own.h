@@ -33,7 +33,8 @@ char *demo_path(const Demo *, const char *, ...)
 /* `dpc run -n RANKS OUT/bin/MODEL COMMAND`: the head of a line. */
 Line demo_line(const Demo *, const char *model, const char *command);
 /* Runs one line; its seconds.  err_code when it fails, with the command and
- * how to go on.  out: file of its stdout; NULL: ours. */
+ * how to go on.  out: file of its stdout, then its talk goes to a log, which
+ * is shown on failure; NULL: both are ours. */
 double demo_run(Demo *, StageId, const Line *, const char *out);
 void demo_compile(Demo *);
 void demo_train(Demo *, StageId);

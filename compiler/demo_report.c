@@ -59,7 +59,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef struct Steps { double *loss, *rate; uint32_t n, cap, ratecap; } Steps;
+typedef struct Steps {
+    double *loss, *rate, seconds;
+    int64_t allocated;
+    uint32_t n, cap, ratecap;
+} Steps;
+
+static double number(json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
 
 static void line_read(Report *r, const char *line, const char *loc, Steps *s)
 {
@@ -68,11 +77,16 @@ static void line_read(Report *r, const char *line, const char *loc, Steps *s)
     if (!o)
         err(loc, "no JSON: %s", e.text);
     json_t *loss = json_object_get(o, "loss");
-    if (!json_object_get(o, "event") && json_is_number(loss)) {
+    const char *event = json_string_value(json_object_get(o, "event"));
+    if (event && strcmp(event, "memory") == 0)
+        s->allocated = (int64_t)(number(o, "leaves_bytes") +
+                                 number(o, "arena_bytes") +
+                                 number(o, "io_bytes"));
+    if (!event && json_is_number(loss)) {
         GROW(r->arena, s->loss, s->n, s->cap);
         GROW(r->arena, s->rate, s->n, s->ratecap);
-        s->rate[s->n] =
-            json_number_value(json_object_get(o, "samples_per_s"));
+        s->rate[s->n] = number(o, "samples_per_s");
+        s->seconds += number(o, "step_s");
         s->loss[s->n++] = json_number_value(loss);
     }
     json_decref(o);
@@ -97,6 +111,8 @@ void report_metrics(Report *r, Trained *t, const char *path)
         mean_add(&last, s.loss[i]);
     qsort(s.rate, s.n, sizeof *s.rate, by_size);
     t->steps = s.n;
+    t->seconds = s.seconds;
+    t->allocated = s.allocated;
     t->first = s.loss[0];
     t->last = mean_value(&last);
     t->rate = s.rate[s.n / 2];
