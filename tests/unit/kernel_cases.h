@@ -93,6 +93,29 @@ static const Case maps[] = {
       "i = input : i32[$N]\n"
       "y = take t, i\n"
       "return y=y\n", 1e-6, 0 },
+    { "shard",
+      "mesh a=2 b=3:time\n"
+      "x = input : f32[12/a,$M]\n"
+      "y = shard x axes=b dim=0\n"
+      "z = neg y\n"
+      "return y=y z=z\n", 0, 0 },
+    { "own",
+      "mesh a=2 b=3\n"
+      "x = input : f32[12/a,$M]\n"
+      "y = own x axes=b\n"
+      "return y=y\n", 0, 0 },
+    { "gather over turns",
+      "mesh a=2 b=3:time\n"
+      "x = input : f32[12/a/b,$M]\n"
+      "y = all_gather x axes=b dim=0\n"
+      "return y=y\n", 0, 0 },
+    { "numbers from a table",
+      "mesh a=2\n"
+      "x = input : f32[$N,6/a]\n"
+      "t = const data=1,2,3,4,5,6.5 : f32[6/a]\n"
+      "u = move t \"m -> nm\" n=$N\n"
+      "y = mul x, u\n"
+      "return y=y\n", 1e-6, 0 },
     { "put",
       "d = input : f32[$N,2,$M]\n"
       "i = input : i32[$N,2]\n"
@@ -206,6 +229,22 @@ static const Case folds[] = {
       "q = mul x, x\n"
       "s = move q \"nm -> n\"\n"
       "return s=s\n", 1e-5, 0 },
+    { "fold of uneven parts",
+      "mesh a=2\n"
+      "x = input : f32[$N,7/a]\n"
+      "s = move x \"nm -> n\"\n"
+      "m = max x \"nm -> n\"\n"
+      "return s=s m=m\n", 1e-5, 0 },
+    { "a long row",
+      "x = input : f32[3,70001]\n"
+      "s = move x \"nm -> n\"\n"
+      "m = max x \"nm -> n\"\n"
+      "y = add s, m\n"
+      "return y=y\n", 1e-4, 0 },
+    { "long columns",
+      "x = input : f32[9001,$M]\n"
+      "s = move x \"nm -> m\"\n"
+      "return s=s\n", 1e-4, 0 },
     { "fold in the middle",
       "x = input : f32[3,$N,$M]\n"
       "m = max x \"bnd -> bd\"\n"

@@ -233,7 +233,8 @@ static void add_part(const Run *r, Ref out, const int *coord, const void *p,
     bool sum = t->partial && t->fold == FOLD_SUM;
     for (int64_t i = 0; i < n; i++) {
         double x = from_memory(p, t->dtype, i);
-        if (at[i] >= 0)
+        bool other = r->g->node[out].op == OP_all_gather && isnan(x);
+        if (at[i] >= 0 && !other)         /* not another turn's slice */
             got[at[i]] = sum ? got[at[i]] + x
                 : t->partial ? fmax(got[at[i]], x) : x;
     }
