@@ -4,7 +4,7 @@
 #   ./build.sh [build]         dpc and libdpc_rt.a into build/ (incremental)
 #   ./build.sh test [FILTER]   unit, golden and error tests
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
-#   ./build.sh demo            train the small demo, two ranks
+#   ./build.sh demo [OPTIONS]  train and measure the small demo, two ranks
 #   ./build.sh bench [FILTER]  programs of tests/bench
 #   ./build.sh layers          who includes whom; no axis names in the core
 #   ./build.sh size            lines by directory, long files and functions
@@ -18,13 +18,16 @@ CC=${CC:-gcc} BUILD=${BUILD:-build} JOBS=${JOBS:-$(nproc)}
 FLAGS="-std=gnu11 -O2 -g -Wall -Wextra -Wshadow -Werror -I. ${CFLAGS:-}"
 
 flags() { pkg-config "$@" 2>/dev/null; }
-MPI_C=$(flags --cflags ompi-c || mpicc --showme:compile 2>/dev/null)
-MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
-LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
-IMG="libpng libturbojpeg jansson"
-IMG_C=$(flags --cflags $IMG) IMG_L=$(flags --libs $IMG)
-RTLIBS="$MPI_L $IMG_L -ldnnl -lgomp -ldl -lz -lm -lpthread"
-LIBS="$LUA_L $RTLIBS"
+# Asked for once what they name is there.
+libraries() {
+    MPI_C=$(flags --cflags ompi-c || mpicc --showme:compile 2>/dev/null)
+    MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
+    LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
+    IMG="libpng libturbojpeg jansson"
+    IMG_C=$(flags --cflags $IMG) IMG_L=$(flags --libs $IMG)
+    RTLIBS="$MPI_L $IMG_L -ldnnl -lgomp -ldl -lz -lm -lpthread"
+    LIBS="$LUA_L $RTLIBS"
+}
 
 # One Makefile for every goal.  Archives take the objects that exist, so a
 # test still links when a file that it does not need is broken.
@@ -86,7 +89,11 @@ commands() {
       printf '\n]\n'; } > compile_commands.json
 }
 
-need() { command -v "$1" >/dev/null || { echo "build.sh: no \"$1\": run ./build.sh deps" >&2; exit 5; }; }
+need() {
+    command -v "$1" >/dev/null && return
+    echo "build.sh: no \"$1\": run ./build.sh deps" >&2
+    exit 5
+}
 
 build() {
     need "$CC" && need make && need mpicc && need pkg-config
@@ -105,8 +112,10 @@ run_tests() {
 }
 
 asan() {
-    BUILD=build-asan
-    FLAGS="$FLAGS -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+    BUILD=${BUILD_ASAN:-build-asan}
+    san="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    FLAGS="$FLAGS -O1 $san -fno-omit-frame-pointer"
+    LIBS="$LIBS $san" RTLIBS="$RTLIBS $san"
     export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
     run_tests "$@"
 }
@@ -166,7 +175,7 @@ install_to() {
     install -Dm755 "$BUILD/dpc" "$p/bin/dpc"
     install -Dm644 "$BUILD/libdpc_rt.a" "$p/lib/dpc/libdpc_rt.a"
     install -Dm644 "$BUILD/libdpc_rt.link" "$p/lib/dpc/libdpc_rt.link"
-    for f in runtime/*.h models/*.lua models/*/*.lua \
+    for f in runtime/dpc_rt.h models/*.lua models/*/*.lua \
              passes/partitioners/*.lua; do
         test -f "$f" && install -Dm644 "$f" "$p/share/dpc/$f"
     done
@@ -177,7 +186,8 @@ install_to() {
     done
     install -Dm644 "$BUILD/dpc.bash" "$p/share/bash-completion/completions/dpc"
     install -Dm644 "$BUILD/dpc.zsh" "$p/share/zsh/site-functions/_dpc"
-    install -Dm644 "$BUILD/dpc.fish" "$p/share/fish/vendor_completions.d/dpc.fish"
+    install -Dm644 "$BUILD/dpc.fish" \
+        "$p/share/fish/vendor_completions.d/dpc.fish"
 }
 
 # file that shows it is there, package, why
@@ -203,8 +213,9 @@ mpirun openmpi-bin starts ranks
 /usr/include/jansson.h libjansson-dev reads JSON
 /usr/include/xxhash.h libxxhash-dev names kernels by their text
 /usr/include/zlib.h zlib1g-dev reads .gz data
+/usr/share/datasets/fashion-mnist dataset-fashion-mnist 70,000 photographs, of demo and tests
 EOF
-    test -z "$miss" && { echo 'deps: all there'; return 0; }
+    test -z "$miss" && return 0
     echo "deps: missing:$why"
     cmd="apt-get install -y --no-install-recommends$miss"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -218,15 +229,20 @@ EOF
 }
 
 case ${1:-build} in
+demo|test|asan) deps || exit 5 ;;
+esac
+libraries
+
+case ${1:-build} in
 build)   build ;;
 test)    shift; run_tests "$@" ;;
 asan)    shift; asan "$@" ;;
-demo)    build && "$BUILD/dpc" demo ;;
+demo)    shift; build && "$BUILD/dpc" demo "$@" ;;
 bench)   shift; bench "$@" ;;
 layers)  layers ;;
 size)    size ;;
 install) shift; install_to "$@" ;;
-deps)    deps ;;
+deps)    deps && echo 'deps: all there' ;;
 clean)   rm -rf "$BUILD" build-asan compile_commands.json ;;
 *)       sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -45,9 +45,9 @@ static void compiler(Doctor *d)
 {
     const char *cc = getenv("CC");
     cc = cc && *cc ? cc : "cc";
-    const char *s = first_line(d->o, fmt(d->o->arena, "%s --version 2>/dev/null",
-                                         cc));
-    say(d, "C compiler", s ? OK : BAD, s ? s : fmt(d->o->arena, "no \"%s\"", cc),
+    Arena *a = d->o->arena;
+    const char *s = first_line(d->o, fmt(a, "%s --version 2>/dev/null", cc));
+    say(d, "C compiler", s ? OK : BAD, s ? s : fmt(a, "no \"%s\"", cc),
         "apt-get install gcc, or set CC");
 }
 

@@ -44,25 +44,35 @@ static void man_text(FILE *out, const char *s)
         fprintf(out, *s == '-' ? "\\-" : *s == '\\' ? "\\e" : "%c", *s);
 }
 
+static void man_option(const OptionInfo *p, FILE *out)
+{
+    char head[80];
+    option_head(p, head, sizeof head);
+    fprintf(out, ".It ");
+    man_text(out, head + strspn(head, " "));
+    fprintf(out, "\n");
+    man_text(out, p->doc);
+    fprintf(out, "\n");
+}
+
+/* Options that every command takes are said once, above. */
 static void man_command(int c, FILE *out)
 {
-    int n;
+    int n, shown = 0;
     const OptionInfo *p = options_table(&n);
     fprintf(out, ".Ss dpc %s %s\n", commands[c].name, commands[c].args);
     man_text(out, commands[c].doc);
-    fprintf(out, ".\n.Bl -tag -width Ds\n");
+    fprintf(out, ".\n");
     for (int i = 0; i < n; i++) {
-        if (!(p[i].commands & (1u << c)) || p[i].commands == ((1u << NCOMMAND) - 1))
+        if (!(p[i].commands & (1u << c)) ||
+            p[i].commands == ((1u << NCOMMAND) - 1))
             continue;
-        char head[80];
-        option_head(&p[i], head, sizeof head);
-        fprintf(out, ".It ");
-        man_text(out, head + strspn(head, " "));
-        fprintf(out, "\n");
-        man_text(out, p[i].doc);
-        fprintf(out, "\n");
+        if (!shown++)
+            fprintf(out, ".Bl -tag -width Ds\n");
+        man_option(&p[i], out);
     }
-    fprintf(out, ".El\n");
+    if (shown)
+        fprintf(out, ".El\n");
 }
 
 static void man(FILE *out)
@@ -138,8 +148,8 @@ static void bash(const OptionInfo *p, int n)
     }
     puts("    esac; fi\n"
          "    case $cur in\n    -*) ;;\n"
-         "    *) [ $COMP_CWORD -gt 1 ] && { COMPREPLY=($(compgen -f -- \"$cur\"));"
-         " return; } ;;\n    esac\n"
+         "    *) [ $COMP_CWORD -gt 1 ] && {\n"
+         "        COMPREPLY=($(compgen -f -- \"$cur\")); return; } ;;\n    esac\n"
          "    COMPREPLY=($(compgen -W \"$list\" -- \"$cur\"))\n}\n"
          "complete -o filenames -F _dpc dpc");
 }

@@ -20,7 +20,9 @@ typedef struct ModelRun {
     int times;
 } ModelRun;
 
-typedef struct ModelOption { const char *name, *value, *doc, *loc; } ModelOption;
+typedef struct ModelOption {
+    const char *name, *value, *doc, *loc; /* value: the default */
+} ModelOption;
 
 typedef struct Model {
     const char *path, *name, *meta;       /* meta: JSON text */

@@ -98,7 +98,8 @@ void leaf_entry(lua_State *);             /* forget the last entry's leaves */
 Type dims_check(lua_State *, int i, DType, const char *what);
 UnitLeaf *leaf_find(lua_State *, const char *name);       /* NULL */
 Ref leaf_node(lua_State *, const UnitLeaf *);     /* in this entry */
-/* lua_init.c: put `set LEAF = init` for every param and state into the current graph. */
+/* lua_init.c: put `set LEAF = init` for every param and state into the
+ * current graph. */
 void leaf_init_all(lua_State *);
 DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
 

@@ -58,10 +58,11 @@ static const OptionInfo *option_long(const Options *o, const char *s, int n)
             strncmp(table[i].name, s, (size_t)n) == 0 &&
             (table[i].commands & (1u << o->command)))
             return &table[i];
-    const char *name = fmt(o->arena, "%.*s", n, s), *near = near_option(o, name);
-    usage("%s: no option --%s%s%s%s; see dpc help %s", commands[o->command].name,
-          name, near ? "; did you mean --" : "", near ? near : "",
-          near ? "?" : "", commands[o->command].name);
+    const char *name = fmt(o->arena, "%.*s", n, s);
+    const char *near = near_option(o, name), *c = commands[o->command].name;
+    usage("%s: no option --%s%s%s%s; see dpc help %s", c, name,
+          near ? "; did you mean --" : "", near ? near : "",
+          near ? "?" : "", c);
 }
 
 static const OptionInfo *option_letter(const Options *o, char c)

@@ -15,7 +15,9 @@ typedef enum CommandId {
 enum { NLIST = 64 };
 typedef struct List { const char *at[NLIST]; int n; } List;
 
-typedef enum OptionKind { OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_INT, OPT_REAL } OptionKind;
+typedef enum OptionKind {
+    OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_INT, OPT_REAL
+} OptionKind;
 #define HOLD_FLAG bool
 #define HOLD_TEXT const char *
 #define HOLD_LIST List

@@ -6,8 +6,9 @@
 # unit     every program BUILD/tests/unit/test_*; cmocka counts its tests.
 # golden   tests/golden/NAME.ir, error tests/error/NAME.lua: the first line
 #          says the command, "# dpc opt --pass=simplify" ("%" in it is the
-#          file, appended when absent; " ;" at its end: no file).  NAME.out holds stdout, stderr and a
-#          last line "exit N" unless it is 0.  --bless writes NAME.out anew.
+#          file, appended when absent; " ;" at its end: no file).
+#          NAME.out holds stdout, stderr and a last line "exit N" unless it is
+#          0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
 # A test of which something is missing is skipped, with the reason.
@@ -19,7 +20,8 @@ log=$BUILD/test.log
 tmp=$(mktemp -d) || exit 5
 trap 'rm -rf "$tmp"' EXIT
 export DPC_HOME="$PWD"
-export DPC_TEST_TMP="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD" DPC_CACHE_DIR="$tmp/cache"
+export DPC_TEST_TMP="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD"
+export DPC_CACHE_DIR="$tmp/cache"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 : > "$log"
