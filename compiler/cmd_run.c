@@ -13,6 +13,7 @@ static void environment(const Options *o, int64_t ranks)
         { "OMPI_ALLOW_RUN_AS_ROOT", "1" },
         { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
         { "OMPI_MCA_rmaps_base_oversubscribe", "1" },
+        { "OMPI_MCA_hwloc_base_binding_policy", "none" },
         { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" },
     };
     for (int i = 0; i < COUNT(pair); i++)
@@ -35,7 +36,6 @@ int cmd_run(const Options *o)
     if (ranks > 1) {
         arg[n++] = "mpirun", arg[n++] = "-n";
         arg[n++] = fmt(o->arena, "%lld", (long long)ranks);
-        arg[n++] = "--bind-to", arg[n++] = "none";
     }
     arg[n++] = bin;
     for (int i = 1; i < o->nfile; i++)
