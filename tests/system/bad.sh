@@ -1,0 +1,116 @@
+#!/bin/sh
+# bad.sh -- what is wrong is told once: what, where, both values, what to do;
+# by the exit code of its kind; and nothing that was there is lost.
+. "$(dirname "$0")/lib.sh"
+"$tool" idx data 512 12 12
+compile mlp one.bin && compile mlp two.bin --ranks 2 ||
+    { not_ok "mlp compiles" "exit $?"; exit 0; }
+
+train() { ranks 1 one.bin train --steps 5 --out out "$@"; }
+
+# told_once NAME: the last run has one line of error from us.
+told_once() {
+    k=$(grep -c ': error: ' log)
+    if [ "$k" = 1 ]; then ok "$1 is told once"
+    else not_ok "$1 is told once" "$k times"; fi
+}
+
+# ---- data ----
+train --data nowhere
+exits 1 "no data" "nowhere: error: .*No such file.*give an existing"
+ranks 2 two.bin train --steps 5 --data nowhere
+exits 1 "no data, two ranks" "nowhere: error: "
+told_once "no data, two ranks,"
+train
+exits 1 "an input without a source" "mlp.lua:[0-9]+: error: input 'image'" "--data SPEC or --input image=FILE.npy"
+mkdir cut && cp data/* cut/ && head -c 30000 data/train-images-idx3-ubyte > cut/train-images-idx3-ubyte
+train --data cut
+exits 1 "a truncated IDX" "cut/train-images-idx3-ubyte: error: .*73728 bytes.*29984.*get the file again"
+rm cut/train-images-idx3-ubyte
+gzip -c data/train-images-idx3-ubyte | head -c 20000 > cut/train-images-idx3-ubyte.gz
+train --data cut
+exits 1 "a truncated IDX.gz" "cut/train-images-idx3-ubyte.gz: error: .*73728 bytes.*gzip stream ends early"
+"$tool" npy image.npy 9 9 16
+train --data data --input image=image.npy
+exits 1 "--input of another shape" "mlp.lua:[0-9]+: error: input 'image'.*u8\[12,12\].*image.npy.*u8\[9,9\]; give rows"
+train --data image.npy
+exits 1 "data of another shape" "mlp.lua:[0-9]+: error: input 'image'.*u8\[12,12\].*u8\[9,9\]"
+train --data data --input imgae=image.npy
+exits 1 "--input of no input" "'--input imgae=image.npy'.*NAME=FILE.npy"
+
+# ---- options ----
+train --data data --setps 5
+exits 2 "an unknown option" "unknown option '--setps'; did you mean '--steps'"
+ranks 1 one.bin trian
+exits 2 "an unknown command" "unknown command 'trian'; did you mean 'train'"
+train --data data --lr fast
+exits 2 "no number" "'--lr fast': not a number"
+train --data data --nan maybe
+exits 2 "no policy" "'--nan maybe': wanted skip or stop"
+
+# ---- world ----
+ranks 1 two.bin train --data data --steps 5
+exits 1 "too few ranks" "ranks: the plan is for 2 .*but 1 came; .*mpirun -n 2"
+ranks 3 two.bin train --data data --steps 5
+exits 1 "too many ranks" "ranks: the plan is for 2 .*but 3 came"
+told_once "too many ranks"
+
+# ---- checkpoints ----
+rm -rf out
+ranks 1 one.bin train --data data --steps 30 --save-every 10 --out out --quiet
+damage() { printf X | dd of="out/ckpt/$1/model.safetensors" bs=1 seek=9000 conv=notrunc 2> dd; }
+damage step-00000030
+ranks 1 one.bin train --data data --steps 31 --out out
+exits 0 "a damaged checkpoint is passed over" "step-00000030/model.safetensors: error: damaged: xxh3 is [0-9a-f]+, it was saved with [0-9a-f]+" "resume  out/ckpt/step-00000020, step 20"
+damage step-00000031
+ranks 1 one.bin train --data data --steps 40 --out out --resume latest
+exits 1 "a damaged checkpoint that was asked for" "step-00000031/model.safetensors: error: damaged"
+ranks 1 one.bin train --data data --steps 40 --out out --resume step-7
+exits 1 "a checkpoint that is not there" "out/ckpt/step-00000007: error: No such file"
+compile conv other.bin
+ranks 1 other.bin train --data data --steps 40 --out out
+exits 1 "another model's checkpoint" "model \"mlp\", this program trains \"conv\"; --init-from"
+
+# ---- disk ----
+ranks 1 one.bin train --data data --steps 3 --out /proc/out
+exits 5 "--out where none can be" "/proc/out: error: --out: "
+mkdir full
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=300k tmpfs full 2> /dev/null; then
+    trap 'umount full; test -n "${DPC_TEST_TMP:-}" || rm -rf "$top"' EXIT
+    ranks 1 one.bin train --data data --steps 50 --save-every 10 --keep 0 --out full
+    exits 5 "a full disk" "full/ckpt: error: checkpoint: needs [0-9]+ bytes, the disk has [0-9]+ free; older checkpoints are intact"
+    kept=$("$tool" hash full/ckpt/step-00000010)
+    ranks 1 one.bin train --data data --steps 11 --out full/new --resume full/ckpt/step-00000010 --quiet
+    if [ "$kept" ] && [ "$(cat full/ckpt/latest)" = step-00000010 ]; then
+        ok "a full disk loses no older checkpoint"
+    else not_ok "a full disk loses no older checkpoint" "latest is $(cat full/ckpt/latest)"; fi
+    rm -rf full/*
+    ranks 2 two.bin train --data data --steps 50 --save-every 10 --keep 0 --out full
+    exits 5 "a full disk, two ranks" "full/ckpt: error: checkpoint: needs"
+    told_once "a full disk, two ranks,"
+else
+    skip "a full disk" "only root may mount a small one"
+fi
+
+# ---- numbers ----
+compile nan nan.bin --micro 2
+# The line of the log, or of what is computed in one kernel with it.
+line="1[34]"
+rm -rf out
+ranks 1 nan.bin train --data data --steps 8 --bad-step 3 --nan skip --out out --log-every 1
+exits 0 "--nan skip goes on and counts" "step 8/8 .*skipped 1"
+if [ "$(field skipped out/metrics.jsonl | tail -1)" = 1 ]; then ok "the skipped step is in metrics.jsonl"
+else not_ok "the skipped step is in metrics.jsonl" "$(tail -1 out/metrics.jsonl)"; fi
+if grep -q '"step":4,"finite":0,.*"loss":null' out/metrics.jsonl; then ok "NaN is null in JSON"
+else not_ok "NaN is null in JSON" "$(sed -n 4p out/metrics.jsonl)"; fi
+ranks 1 nan.bin train --data data --steps 8 --bad-step 3 --nan stop
+exits 7 "--nan stop names op and line" "nan.lua:$line: [a-z]+ .*: first NaN" "nan: error: step 3 is not finite"
+told_once "--nan stop"
+compile nan nans.bin --ranks 2
+ranks 2 nans.bin train --data data --steps 8 --bad-step 3 --nan stop
+exits 7 "--nan stop on two ranks" "nan.lua:$line: [a-z]+ .*: first NaN"
+told_once "--nan stop on two ranks"
+ranks 1 one.bin train --data data --steps 50 --lr 1e38 --nan stop
+exits 7 "a rate too large" "mlp.lua:[0-9]+: .*: first (NaN|infinity)" "step [0-9]+ is not finite.*lower the rate"
+ranks 1 one.bin train --data data --steps 50 --lr 1e38 --nan skip
+exits 7 "ten bad steps in a row end --nan skip" "step [0-9]+ is not finite"

@@ -1,0 +1,49 @@
+#!/bin/sh
+# compile.sh -- compiling twice: the same bytes, and no C compiler the second
+# time.  Times are reported; what is asserted leaves room for a busy machine.
+. "$(dirname "$0")/lib.sh"
+cat > cc <<END
+#!/bin/sh
+echo "\$*" >> "$work/calls"
+exec ${CC:-gcc} "\$@"
+END
+chmod +x cc
+export CC="$work/cc" DPC_CACHE_DIR="$work/cache"
+calls() { test -e calls && wc -l < calls || echo 0; }
+
+for m in mlp conv attn; do
+    t=$(now)
+    compile $m $m.cold --ranks 2 --micro 2 || not_ok "$m compiles" "exit $?"
+    cold=$(since "$t") n=$(calls) t=$(now)
+    compile $m $m.warm --ranks 2 --micro 2
+    warm=$(since "$t")
+    note "$m: cold $cold s, $n calls of cc so far; warm $warm s"
+    if [ "$(calls)" = "$n" ]; then ok "$m: a second compile runs no cc"
+    else not_ok "$m: a second compile runs no cc" "$(($(calls) - n)) calls"; fi
+    if holds "$warm <= 1"; then ok "$m: a second compile takes an instant"
+    else not_ok "$m: a second compile takes an instant" "$warm s"; fi
+    if cmp -s $m.cold $m.warm; then ok "$m: both binaries are equal"
+    else not_ok "$m: both binaries are equal" "they differ"; fi
+    for k in a b; do
+        "$dpc" compile "$models/$m.lua" --ranks 2 --micro 2 -q \
+            --emit graph,plan,schedule,c,cuda --emit-dir $m.$k > log 2>&1 ||
+            not_ok "$m: emits text" "exit $?"
+    done
+    if [ "$(ls $m.a | wc -l)" -ge 4 ] && diff -r $m.a $m.b > log; then
+        ok "$m: graph, plan, schedule, C and CUDA are the same bytes twice"
+    else not_ok "$m: graph, plan, schedule, C and CUDA are the same bytes twice" "$(ls $m.a | tr '\n' ' ')"; fi
+done
+
+# A cache that was damaged or cannot be written is no reason to fail.
+compile mlp again --ranks 2 --micro 2
+find cache -type f | while read -r f; do chmod u+w "$f"; echo x > "$f"; done
+compile mlp again --ranks 2 --micro 2 2> /dev/null; rc=$?
+if [ $rc = 0 ] && ./again info > log 2>&1; then ok "a damaged cache is made anew"
+else not_ok "a damaged cache is made anew" "exit $rc"; fi
+if DPC_CACHE_DIR=/proc/none "$dpc" compile "$models/mlp.lua" -o nocache > log 2>&1 && ./nocache info > log 2>&1; then
+    ok "no place for a cache is no error"
+else not_ok "no place for a cache is no error" "exit $?"; fi
+"$dpc" compile "$models/mlp.lua" -o one > /dev/null 2>&1 &
+"$dpc" compile "$models/mlp.lua" -o two > log 2>&1; rc=$?; wait
+if [ $rc = 0 ] && ./one info > log && ./two info > log; then ok "two compiles at once share a cache"
+else not_ok "two compiles at once share a cache" "exit $rc"; fi
