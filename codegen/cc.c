@@ -3,7 +3,9 @@
  * An object is a function of its text and its command; so the cache keeps it
  * under the hash of both, and the binary under the hash of what went into it.
  * Files enter the cache by rename, so that two compiles at once never see
- * half of one. */
+ * half of one, and carry a hash of their bytes, so that what a full disk or a
+ * crash left of them is no hit.  They are copied, not linked: the user may
+ * write over a binary. */
 #include "codegen/unit.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -58,32 +60,76 @@ static char *hash_hex(Arena *a, const char *x, size_t nx, const char *y)
                (unsigned long long)h.low64);
 }
 
-static bool is_file(const char *path)
+/* ---- the cache ---- */
+
+/* All of a file, on the heap; NULL when it cannot be read. */
+static char *file_read(const char *path, size_t *n, mode_t *mode)
 {
     struct stat st;
-    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    char *x = NULL;
+    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode)) {
+        *n = (size_t)st.st_size;
+        *mode = st.st_mode & 0777;
+        x = malloc(*n + sizeof(XXH128_canonical_t));
+    }
+    if (x && fread(x, 1, *n, f) != *n) {
+        free(x);
+        x = NULL;
+    }
+    if (f)
+        fclose(f);
+    return x;
 }
 
-/* A hard link, or a copy where the file systems differ. */
-static bool file_clone(const char *from, const char *to)
+/* A new file, never the old one with other bytes: that may be running. */
+static bool file_make(const char *path, const char *x, size_t n, mode_t mode)
 {
-    char buf[1 << 16];
-    size_t n;
-    unlink(to);
-    if (link(from, to) == 0)
-        return true;
-    FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
-    bool ok = in && out;
-    while (ok && (n = fread(buf, 1, sizeof buf, in)) > 0)
-        ok = fwrite(buf, 1, n, out) == n;
-    struct stat st;
-    if (ok && stat(from, &st) == 0)
-        fchmod(fileno(out), st.st_mode);
-    if (in)
-        fclose(in);
-    if (out)
-        ok = fclose(out) == 0 && ok;
+    unlink(path);
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(x, 1, n, f) == n && fchmod(fileno(f), mode) == 0;
+    return f && fclose(f) == 0 && ok;
+}
+
+static XXH128_canonical_t seal_of(const char *x, size_t n)
+{
+    XXH128_canonical_t seal;
+    XXH128_canonicalFromHash(&seal, XXH3_128bits(x, n));
+    return seal;
+}
+
+/* False: no such entry, or not what was put there. */
+static bool cache_take(const char *entry, const char *to)
+{
+    size_t n = 0;
+    mode_t mode;
+    char *x = file_read(entry, &n, &mode);
+    bool ok = x && n > sizeof(XXH128_canonical_t);
+    if (ok) {
+        n -= sizeof(XXH128_canonical_t);
+        XXH128_canonical_t seal = seal_of(x, n);
+        ok = memcmp(&seal, x + n, sizeof seal) == 0 &&
+             file_make(to, x, n, mode);
+    }
+    free(x);
     return ok;
+}
+
+/* A copy of `from` and its hash.  A cache that cannot be written is none. */
+static void cache_put(Arena *a, const char *from, const char *entry)
+{
+    size_t n = 0;
+    mode_t mode;
+    char *x = entry ? file_read(from, &n, &mode) : NULL;
+    if (!x)
+        return;
+    XXH128_canonical_t seal = seal_of(x, n);
+    memcpy(x + n, &seal, sizeof seal);
+    make_folders(entry);
+    char *tmp = fmt(a, "%s.%d", entry, (int)getpid());
+    if (!file_make(tmp, x, n + sizeof seal, mode) || rename(tmp, entry) != 0)
+        unlink(tmp);
+    free(x);
 }
 
 /* ---- children ---- */
@@ -146,16 +192,6 @@ static char *cache_path(Arena *a, const UnitOptions *o, const char *key,
     return fmt(a, "%s/%.2s/%s%s", o->cache, key, key, suffix);
 }
 
-static void into_cache(Arena *a, const char *from, const char *to)
-{
-    if (!to)
-        return;
-    make_folders(to);
-    char *tmp = fmt(a, "%s.%d", to, (int)getpid());
-    if (file_clone(from, tmp))
-        rename(tmp, to);
-}
-
 static void objects_find(Object *obj, int n, const char *command,
                          const char *dir, const UnitOptions *o, Arena *a)
 {
@@ -164,7 +200,7 @@ static void objects_find(Object *obj, int n, const char *command,
         obj[i].key = hash_hex(a, s->text, strlen(s->text), command);
         obj[i].path = fmt(a, "%s/%s.o", dir, s->name);
         char *hit = cache_path(a, o, obj[i].key, ".o");
-        obj[i].cached = is_file(hit) && file_clone(hit, obj[i].path);
+        obj[i].cached = cache_take(hit, obj[i].path);
     }
 }
 
@@ -188,7 +224,7 @@ static void objects_make(Object *obj, int n, const char *command,
         child_end(&child[ended++]);
     for (int i = 0; i < n; i++)
         if (!obj[i].cached)
-            into_cache(a, obj[i].path, cache_path(a, o, obj[i].key, ".o"));
+            cache_put(a, obj[i].path, cache_path(a, o, obj[i].key, ".o"));
 }
 
 /* The binary follows from its objects, the runtime and the flags. */
@@ -222,6 +258,16 @@ static void folder_remove(Arena *a, const char *dir)
     child_end(&c);
 }
 
+static void binary_write(const char *from, const char *to)
+{
+    size_t n = 0;
+    mode_t mode;
+    char *x = file_read(from, &n, &mode);
+    if (!x || !file_make(to, x, n, mode))
+        err_code(5, to, "cannot write the binary: %s", strerror(errno));
+    free(x);
+}
+
 void cc_build(const Source *source, int n, const char *flags,
               const UnitOptions *o, Arena *a, UnitReport *report)
 {
@@ -234,15 +280,14 @@ void cc_build(const Source *source, int n, const char *flags,
     char *whole = cache_path(a, o, binary_key(obj, n, o, a), ".bin");
     for (int i = 0; i < n; i++)
         obj[i].cached ? report->cached++ : report->compiled++;
-    if (!is_file(whole)) {
+    make_folders(o->out);
+    if (!cache_take(whole, o->out)) {
         objects_make(obj, n, command, dir, o, a);
         link_binary(obj, n, dir, o, a);
-        whole = fmt(a, "%s/bin", dir);
-        into_cache(a, whole, cache_path(a, o, binary_key(obj, n, o, a), ".bin"));
+        char *bin = fmt(a, "%s/bin", dir);
+        cache_put(a, bin, whole);
+        binary_write(bin, o->out);
     }
-    make_folders(o->out);
-    if (!file_clone(whole, o->out))
-        err_code(5, o->out, "cannot write the binary: %s", strerror(errno));
     folder_remove(a, dir);
     report->seconds += now() - start;
 }
