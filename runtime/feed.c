@@ -96,7 +96,7 @@ static DpcStatus match(const DpcLeaf *l, const DpcField *f, const char *from)
     shape_text(have, sizeof have, f->dtype, f->dim, f->ndim);
     return dpc_fail(DPC_USER, "%s: error: input '%s' wants rows of %s but "
         "'%s' has %s%s", l->loc, l->name, want, from, have,
-        same_shape(f, l) ? "; cast in the model" : "");
+        same_shape(f, l) ? "; cast in the model" : "; give rows of that shape");
 }
 
 static DpcStatus no_field(const DpcLeaf *l, const DpcFeedHow *how)

@@ -120,14 +120,17 @@ DpcStatus dpc_walk_stream(DpcRt *rt, uint32_t program, int stream,
             continue;
         atomic_store_explicit(&rt->mark->at[stream], s, memory_order_relaxed);
         DpcStatus e = await(rt, program, t, round);
-        double begin = rt->profile ? dpc_now() : 0;
+        DpcSpan begin = {0};
+        if (rt->profile)
+            begin = dpc_profile_now();
         if (!e)
             e = stream ? dpc_walk_step(rt, program, s, number)
                        : step_run(rt, program, s, number);
         if (e)
             return e;
         if (rt->profile)
-            dpc_profile_note(rt->profile, program, s, dpc_now() - begin);
+            dpc_profile_note(rt->profile, program, s,
+                             dpc_profile_since(begin));
         if (t->event >= 0)
             dpc_event_set(rt, &w->event[t->event], round);
     }
@@ -179,8 +182,8 @@ static void tell(const DpcRt *rt, uint32_t program, int64_t step,
     const DpcProgram *p = &rt->unit->program[program];
     const DpcNode *n = &p->node[p->step[step].node];
     size_t len = strlen(text);
-    snprintf(text + len, size - len, "%s%s: %s: first %s, in turn %u, on "
-             "rank %d", len ? "\n" : "", n->loc, n->name, what,
+    snprintf(text + len, size - len, "%s%s: %s '%s': first %s, in turn %u, on "
+             "rank %d", len ? "\n" : "", n->loc, n->op, n->name, what,
              p->step[step].turn, rt->comm->rank);
 }
 

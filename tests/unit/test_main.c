@@ -177,7 +177,7 @@ static void a_nan_ends_the_run_and_names_the_op(void **state)
 {
     (void)state;
     assert_int_equal(run("% train --data x.npy --out n --poison 7"), 7);
-    says("toy.lua:11: bad: first NaN");
+    says("toy.lua:11: log 'bad': first NaN");
     says("step 7 is not finite; nothing was saved");
     assert_int_equal(run("ls n/ckpt | wc -l"), 0);
     says("0");

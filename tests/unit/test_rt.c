@@ -324,7 +324,7 @@ static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
     t.buf[W].at = t.buf[LOSS].at + 16;
     world_run(&t.unit, 2, r, hunt);
     assert_int_equal(r[0].status, DPC_OK);
-    assert_string_equal(r[0].text, "toy.lua:5: bad: first NaN, in turn 0, on "
+    assert_string_equal(r[0].text, "toy.lua:5: log 'bad': first NaN, in turn 0, on "
                         "rank 0");
 }
 
