@@ -2,8 +2,8 @@
  *
  * Each step keeps its last RUNS durations, so that the first runs, which
  * fault pages in and fill caches, leave the window.  A median does not mind a
- * neighbour who takes the machine for a moment; on a busy machine the least
- * says more.  Bytes are those of the
+ * neighbour who takes the machine for a moment; on a busy machine the least,
+ * and the seconds that all threads together computed, say more.  Bytes are those of the
  * operands, flops those of products and convolutions: with the seconds they
  * say how far a step is from what memory and cores can do. */
 #include "runtime/profile.h"
@@ -12,13 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RUNS = 32, SHOWN = 30 };
 
 typedef struct Line {
     uint32_t program, step, runs;         /* runs: all that were noted */
-    float last[RUNS];                     /* seconds */
-    double seconds, best;                 /* median and least of those */
+    float last[RUNS], busy[RUNS];         /* seconds; of all threads */
+    double seconds, best, cpu;            /* median, least; median of busy */
 } Line;
 
 struct DpcProfile {
@@ -52,10 +53,30 @@ DpcStatus dpc_profile_open(const DpcUnit *u, DpcProfile **out)
 }
 
 void dpc_profile_note(DpcProfile *p, uint32_t program, uint32_t step,
-                      double seconds)
+                      DpcSpan span)
 {
     Line *l = &p->line[p->first[program] + step];
-    l->last[l->runs++ % RUNS] = (float)seconds;
+    l->last[l->runs % RUNS] = (float)span.wall;
+    l->busy[l->runs++ % RUNS] = (float)span.cpu;
+}
+
+static double clock_read(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+DpcSpan dpc_profile_now(void)
+{
+    return (DpcSpan){clock_read(CLOCK_MONOTONIC),
+                     clock_read(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+DpcSpan dpc_profile_since(DpcSpan begin)
+{
+    DpcSpan now = dpc_profile_now();
+    return (DpcSpan){now.wall - begin.wall, now.cpu - begin.cpu};
 }
 
 void dpc_profile_close(DpcProfile *p)
@@ -116,16 +137,21 @@ static int up(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts the n of x. */
+static double median(float *x, uint32_t n)
+{
+    qsort(x, n, sizeof *x, up);
+    return n ? (double)(x[n / 2] + x[(n - 1) / 2]) / 2 : 0;
+}
+
 static void medians(DpcProfile *p)
 {
     for (uint32_t i = 0; i < p->nline; i++) {
         Line *l = &p->line[i];
-        float copy[RUNS];
         uint32_t n = l->runs < RUNS ? l->runs : RUNS;
-        memcpy(copy, l->last, sizeof copy);
-        qsort(copy, n, sizeof *copy, up);
-        l->seconds = n ? (double)(copy[n / 2] + copy[(n - 1) / 2]) / 2 : 0;
-        l->best = n ? (double)copy[0] : 0;
+        l->seconds = median(l->last, n);
+        l->cpu = median(l->busy, n);
+        l->best = n ? (double)l->last[0] : 0;
     }
 }
 
@@ -136,17 +162,17 @@ static void row(const DpcProfile *p, const Line *l, FILE *f)
     const DpcProgram *g = &p->unit->program[l->program];
     const DpcStep *t = step_of(p, l);
     const DpcNode *n = &g->node[t->node];
-    fprintf(f, "%s\t%u\t%u\t%s\t%s\t%s\t%s\t%s\t%.9f\t%.9f\t"
+    fprintf(f, "%s\t%u\t%u\t%s\t%s\t%s\t%s\t%s\t%.9f\t%.9f\t%.9f\t"
             "%lld\t%.0f\t%u\n",
             g->entry, l->step, t->turn, kinds[t->kind],
             t->kind == DPC_STEP_KERNEL ? p->unit->kernel[t->call].name : "",
-            n->op, n->name, n->loc, l->seconds, l->best,
+            n->op, n->name, n->loc, l->seconds, l->best, l->cpu,
             (long long)bytes(p, l), flops(p, l), l->runs);
 }
 
 static void table(const DpcProfile *p, FILE *f)
 {
-    fputs("entry\tstep\tturn\tkind\tkernel\top\tname\tloc\tseconds\tbest\t"
+    fputs("entry\tstep\tturn\tkind\tkernel\top\tname\tloc\tseconds\tbest\tcpu\t"
           "bytes\tflops\truns\n", f);
     for (uint32_t i = 0; i < p->nline; i++)
         if (p->line[i].runs)

@@ -8,9 +8,14 @@ typedef struct DpcProfile DpcProfile;
 
 /* Room for the last runs of every step of the unit.  DPC_MEMORY. */
 DpcStatus dpc_profile_open(const DpcUnit *, DpcProfile **);
+
+/* Seconds: passed, and computed by all threads of the process. */
+typedef struct DpcSpan { double wall, cpu; } DpcSpan;
+DpcSpan dpc_profile_now(void);
+DpcSpan dpc_profile_since(DpcSpan begin);
 /* A step has taken so long; allocates nothing. */
-void dpc_profile_note(DpcProfile *, uint32_t program, uint32_t step,
-                      double seconds);
+void dpc_profile_note(DpcProfile *, uint32_t program, uint32_t step, DpcSpan);
+
 /* The table: `path` "-": to stdout for people, sums by kind and the slowest
  * steps; else all steps in order, tab-separated.  DPC_USER: no such file;
  * DPC_ENV: the disk is full. */

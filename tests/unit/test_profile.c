@@ -18,7 +18,7 @@ static DpcProfile *noted(void)
     assert_int_equal(dpc_profile_open(toy_make(1), &p), DPC_OK);
     for (int run = 0; run < 34; run++)
         for (uint32_t s = 0; s < 6; s++)
-            dpc_profile_note(p, 1, s, run ? s + 1 : 100);
+            dpc_profile_note(p, 1, s, (DpcSpan){run ? s + 1 : 100, 2});
     return p;
 }
 
@@ -32,10 +32,10 @@ static void a_line_a_step_that_ran(void **state)
     assert_int_equal(dpc_profile_write(p, path), DPC_OK);
     FILE *f = fopen(path, "r");
     assert_non_null(fgets(line, sizeof line, f));
-    assert_non_null(strstr(line, "seconds\tbest\tbytes"));
+    assert_non_null(strstr(line, "seconds\tbest\tcpu\tbytes"));
     while (fgets(line, sizeof line, f)) {
         char want[64];
-        snprintf(want, sizeof want, "%d.000000000\t%d.000000000\t", n + 1,
+        snprintf(want, sizeof want, "%d.000000000\t%d.000000000\t2.0", n + 1,
                  n + 1);
         assert_non_null(strstr(line, want));
         assert_true(n != 4 || strstr(line, "collective\t\tall_reduce\tsum"));
@@ -56,12 +56,13 @@ static void a_median_forgets_the_first_runs(void **state)
     close(mkstemp(path));
     assert_int_equal(dpc_profile_open(toy_make(1), &p), DPC_OK);
     for (int run = 0; run < 80; run++)
-        dpc_profile_note(p, 0, 0, run < 48 ? 9 : run % 2 ? 1 : 3);
+        dpc_profile_note(p, 0, 0,
+                         (DpcSpan){run < 48 ? 9 : run % 2 ? 1 : 3, run / 79});
     assert_int_equal(dpc_profile_write(p, path), DPC_OK);
     FILE *f = fopen(path, "r");
     for (int i = 0; i < 2; i++)
         assert_non_null(fgets(line, sizeof line, f));
-    assert_non_null(strstr(line, "\t2.000000000\t1.000000000\t"));
+    assert_non_null(strstr(line, "\t2.000000000\t1.000000000\t0.0"));
     assert_non_null(strstr(line, "\t80\n"));
     fclose(f);
     unlink(path);
