@@ -36,9 +36,9 @@ static void folder(const char *path)
         err_code(5, path, "cannot be made: %s", strerror(errno));
 }
 
-static Demo demo_open(const Options *o)
+Demo demo_open(const Options *o, const char *self)
 {
-    Demo d = { .o = o, .arena = o->arena, .self = self_path(o->arena) };
+    Demo d = { .o = o, .arena = o->arena, .self = self };
     if (o->nfile && strcmp(o->file[0], "fashion") != 0)
         usage("demo: no demo \"%s\"; there is fashion", o->file[0]);
     if (!o->home)
@@ -83,21 +83,26 @@ static void farewell(const Demo *d, int missed)
            demo_path(d, "bin/unclip"));
 }
 
-int cmd_demo(const Options *o)
+int demo_all(Demo *d)
 {
     double begin = seconds_now();
-    Demo d = demo_open(o);
-    for (StageId s = d.from; s < NSTAGES; s++) {
+    for (StageId s = d->from; s < NSTAGES; s++) {
         double at = seconds_now();
-        if (!o->quiet)
+        if (!d->o->quiet)
             fprintf(stderr, "demo: %s\n", demo_stages[s]);
-        stage_run(&d, s);
-        report_stage(&d.report, demo_stages[s], seconds_now() - at);
+        stage_run(d, s);
+        report_stage(&d->report, demo_stages[s], seconds_now() - at);
     }
-    demo_collect(&d);
-    d.report.seconds = seconds_now() - begin;
-    int missed = report_missed(&d.report);
-    report_write(&d.report, demo_path(&d, "report.json"));
+    demo_collect(d);
+    d->report.seconds = seconds_now() - begin;
+    report_write(&d->report, demo_path(d, "report.json"));
+    return report_missed(&d->report);
+}
+
+int cmd_demo(const Options *o)
+{
+    Demo d = demo_open(o, self_path(o->arena));
+    int missed = demo_all(&d);
     report_print(&d.report, stdout);
     farewell(&d, missed);
     return missed && !o->quick ? 6 : 0;

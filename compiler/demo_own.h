@@ -44,6 +44,13 @@ extern const char *const demo_stages[NSTAGES];
 /* Batch of a model's `train` and `eval`: its option of that name. */
 int64_t demo_batch(Demo *, const char *model);
 
+/* cmd_demo.c */
+/* self: the program that compiles and runs, dpc.  err_code (5) where the
+ * photographs are missing. */
+Demo demo_open(const Options *, const char *self);
+/* All stages from d->from on, and the report; gates missed. */
+int demo_all(Demo *);
+
 /* demo_draw.c */
 void demo_sample(Demo *);
 void demo_score(Demo *);
