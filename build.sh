@@ -33,12 +33,14 @@ libraries() {
 # test still links when a file that it does not need is broken.
 make_run() {
     BUILD=$BUILD CC=$CC FLAGS=$FLAGS LIBS=$LIBS RTLIBS=$RTLIBS \
+    FILTER=${FILTER:-} \
     EXTRA="$MPI_C $LUA_C $IMG_C" make --no-print-directory -f - "$@" <<'EOF'
 floors := ir passes codegen compiler runtime
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
 all := $(foreach f,$(floors),$(call objects,$(f)))
-tests := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c \
-    tests/system/tool.c))
+chosen = $(foreach f,$(1),$(if $(findstring $(or $(FILTER),$(f)),$(f)),$(f)))
+tests := $(patsubst %.c,$(BUILD)/%,tests/system/tool.c \
+    $(call chosen,$(wildcard tests/unit/test_*.c)))
 benches := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 main := $(BUILD)/compiler/main.o
 core := $(filter-out $(main) $(call objects,runtime),$(all))
@@ -105,7 +107,7 @@ build() {
 run_tests() {
     need "$CC" && need make && need mpicc && need pkg-config
     mkdir -p "$BUILD" && commands
-    broken=0
+    broken=0 FILTER=${1:-}
     make_run -k -j"$JOBS" objects || broken=1
     make_run -k -j"$JOBS" link tests || broken=1
     BUILD=$BUILD BROKEN=$broken sh tests/run.sh "$@"
