@@ -87,43 +87,138 @@ static void reduction(Text *t, const Kernel *k, const Loop *l)
     text_add(t, "\n");
 }
 
-static void fold_lines(Text *t, const Kernel *k, const Loop *l, int depth)
+/* Place of a point of the loop in a buffer of the row. */
+static void row_place(Text *t, const Kernel *k, const int *at, int n)
+{
+    for (int i = 0; i < n; i++)
+        text_add(t, "(");
+    text_add(t, "0");
+    for (int i = 0; i < n; i++)
+        text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[at[i]]],
+                 at[i]);
+}
+
+static void row_buffers(Text *t, const Kernel *k, const Loop *l, int depth)
+{
+    for (int i = 0; i < l->nsave; i++) {
+        text_indent(t, depth);
+        text_add(t, "%s t%d[%lld];\n",
+                 text_ctype(k->value[l->save[i]].dtype), l->save[i],
+                 (long long)kernel_points(k, l->atoms));
+    }
+}
+
+static void row_kept(Text *t, const Kernel *k, const Loop *l, const int *at,
+                     int n, int depth)
+{
+    for (int i = 0; i < l->nkept; i++) {
+        text_indent(t, depth);
+        text_add(t, "const %s v%d = t%d[",
+                 text_ctype(k->value[l->kept[i]].dtype), l->kept[i],
+                 l->kept[i]);
+        row_place(t, k, at, n);
+        text_add(t, "];\n");
+    }
+}
+
+static void row_saves(Text *t, const Kernel *k, const Loop *l, const int *at,
+                      int n, int depth)
+{
+    for (int i = 0; i < l->nsave; i++) {
+        text_indent(t, depth);
+        text_add(t, "t%d[", l->save[i]);
+        row_place(t, k, at, n);
+        text_add(t, "] = v%d;\n", l->save[i]);
+    }
+}
+
+/* Short inner loops: a sum for each of its places, added up behind, instead
+ * of one that is added up at the end of each short loop. */
+enum { LANES_MIN = 4, LANES_MAX = 64 };
+
+static int64_t row_lanes(const Kernel *k, const Loop *l, const int *at, int n)
+{
+    int64_t last = n > 1 ? k->extent[k->order[at[n - 1]]] : 0;
+    return l->nfold && last >= LANES_MIN && last <= LANES_MAX ? last : 0;
+}
+
+static void row_begin(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
+                      int depth)
+{
+    for (int i = 0; i < l->nfold; i++) {
+        const char *zero = text_identity(&k->value[l->fold[i]]);
+        text_indent(t, depth);
+        text_add(t, "float v%d = %s;\n", l->fold[i], zero);
+        if (!lanes)
+            continue;
+        text_indent(t, depth);
+        text_add(t, "float s%d[%lld];\n", l->fold[i], (long long)lanes);
+        text_indent(t, depth);
+        text_add(t, "for (long i = 0; i < %lldL; i++)\n", (long long)lanes);
+        text_indent(t, depth + 1);
+        text_add(t, "s%d[i] = %s;\n", l->fold[i], zero);
+    }
+}
+
+/* Into v9, or into its sum for the place: s9[i3]. */
+static void row_folds(Text *t, const Kernel *k, const Loop *l, int lane,
+                      int depth)
 {
     for (int i = 0; i < l->nfold; i++) {
         const Value *v = &k->value[l->fold[i]];
-        char acc[16], x[16];
-        snprintf(acc, sizeof acc, "v%d", l->fold[i]);
+        char acc[32], x[16];
+        snprintf(acc, sizeof acc, lane < 0 ? "v%d" : "s%d[i%d]", l->fold[i],
+                 lane);
         snprintf(x, sizeof x, "v%d", v->arg[0]);
         text_indent(t, depth);
         text_fold(t, v, acc, x);
     }
 }
 
+static void row_end(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
+                    int depth)
+{
+    for (int i = 0; lanes && i < l->nfold; i++) {
+        char acc[16], x[16];
+        snprintf(acc, sizeof acc, "v%d", l->fold[i]);
+        snprintf(x, sizeof x, "s%d[i]", l->fold[i]);
+        text_indent(t, depth);
+        text_add(t, "for (long i = 0; i < %lldL; i++)\n", (long long)lanes);
+        text_indent(t, depth + 1);
+        text_fold(t, &k->value[l->fold[i]], acc, x);
+    }
+}
+
 static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
 {
     int at[KATOM], n = places(k, l->atoms, at);
+    int64_t lanes = row_lanes(k, l, at, n);
     text_values(t, k, l->pre, l->npre, depth);
-    for (int i = 0; i < l->nfold; i++) {
-        text_indent(t, depth);
-        text_add(t, "float v%d = %s;\n", l->fold[i],
-                 text_identity(&k->value[l->fold[i]]));
-    }
+    row_buffers(t, k, l, depth);
+    row_begin(t, k, l, lanes, depth);
     for (int i = 0; i < n; i++) {
-        if (i == n - 1)
+        if (i == n - 1 && !lanes)
             reduction(t, k, l);
+        else if (i == n - 1)
+            text_add(t, "#pragma omp simd\n");
         loop_head(t, k, at[i], depth + i);
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
+    row_kept(t, k, l, at, n, depth + n);
     text_values(t, k, l->value, l->nvalue, depth + n);
-    fold_lines(t, k, l, depth + n);
+    row_saves(t, k, l, at, n, depth + n);
+    row_folds(t, k, l, lanes ? at[n - 1] : -1, depth + n);
     stores(t, k, l->store, l->nstore, depth + n);
     text_indent(t, depth);
     text_add(t, "}\n");
+    row_end(t, k, l, lanes, depth);
 }
 
-static void rows(Text *t, const Kernel *k)
+static void rows(Text *t, const Kernel *given)
 {
+    const Kernel *k = kernel_keep(given);
     int at[KATOM], n = places(k, k->outer, at);
+    text_values(t, k, k->top, k->ntop, 1);
     if (n)
         parallel(t, k, n, false);
     for (int i = 0; i < n; i++) {
@@ -332,7 +427,8 @@ KernelText kernel_host(Arena *a, const Kernel *k)
     text_tables(&t, k);
     text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
     text_buffers(&t, k);
-    text_values(&t, k, k->top, k->ntop, 1);
+    if (k->form != FORM_ROW)
+        text_values(&t, k, k->top, k->ntop, 1);
     form[k->form](&t, k);
     text_add(&t, "}\n");
     return text_named(a, &t);

@@ -70,6 +70,8 @@ typedef struct Loop {
     int nvalue, *value;                   /* values of the body, in order */
     int nfold, *fold;                     /* VAL_FOLD values that it makes */
     int nstore, *store;
+    int nsave, *save;                     /* kept in a row buffer for later, */
+    int nkept, *kept;                     /* read from one: kernel_keep */
 } Loop;
 
 typedef enum Form {
@@ -116,6 +118,9 @@ typedef struct Kernel {
  * graph_uses, or NULL: counted here. */
 Kernel *kernel_describe(Arena *, const Graph *, const Ref *, int n,
                         const uint32_t *uses, const char **why);
+/* The same kernel, but a loop keeps what is dear and wanted by a later one of
+ * the same atoms in a buffer of the row's length. */
+const Kernel *kernel_keep(const Kernel *);
 /* Bytes of env->scratch; elements in and out, weighed by how they lie. */
 int64_t kernel_scratch(const Kernel *);
 double kernel_traffic(const Kernel *);

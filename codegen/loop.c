@@ -14,6 +14,9 @@ typedef struct Pull {
     bool *once;                           /* in top, or in some pre */
     Loop *loop;                           /* NULL: behind the loops */
     uint32_t mark;
+    bool keep;                            /* see kernel_keep */
+    int *first;                           /* loop + 1 that has it first */
+    double *work;                         /* flops of a value from memory on */
 } Pull;
 
 static Atoms affine_atoms(const Affine *a)
@@ -29,14 +32,40 @@ bool value_global(const Value *v)
     return !v->atoms && !v->level && v->kind != VAL_FOLD;
 }
 
+enum { ROW = 4096, DEAR = 8, BUFFERS = 4 };
+
+/* An earlier loop has the value, and it is dearer than a store and a load. */
+static bool kept(Pull *p, int v)
+{
+    Loop *now = p->loop;
+    if (!p->keep || !now || !p->first[v] || p->work[v] < DEAR)
+        return false;
+    Loop *then = &p->k->loop[p->first[v] - 1];
+    bool saved = false;
+    for (int i = 0; i < then->nsave; i++)
+        saved |= then->save[i] == v;
+    if (then == now || then->atoms != now->atoms
+        || kernel_points(p->k, now->atoms) > ROW
+        || (!saved && then->nsave == BUFFERS))
+        return false;
+    if (!saved)
+        then->save[then->nsave++] = v;
+    now->kept[now->nkept++] = v;
+    p->done[v] = p->mark;
+    return true;
+}
+
 static void pull(Pull *p, int v)
 {
     Kernel *k = p->k;
     const Value *x = &k->value[v];
     bool outer = !(x->atoms & ~k->outer);
 
-    if (x->kind == VAL_FOLD || p->done[v] == p->mark || p->once[v])
+    if (x->kind == VAL_FOLD || p->done[v] == p->mark || p->once[v]
+        || (!outer && kept(p, v)))
         return;
+    if (!p->first[v] && p->loop)
+        p->first[v] = (int)(p->loop - k->loop) + 1;
     for (int i = 0; i < x->narg; i++)
         pull(p, x->arg[i]);
     if (x->row >= 0)
@@ -153,11 +182,21 @@ static void store_loops(Kernel *k)
         }
 }
 
-static void pull_all(Kernel *k)
+static void pull_all(Kernel *k, bool keep)
 {
     size_t n = (size_t)k->nvalue + 1;
-    Pull p = { k, alloc(k->arena, n * sizeof *p.done),
-               alloc(k->arena, n * sizeof *p.once), NULL, 0 };
+    Pull p = { .k = k, .keep = keep,
+               .done = alloc(k->arena, n * sizeof *p.done),
+               .once = alloc(k->arena, n * sizeof *p.once),
+               .first = alloc(k->arena, n * sizeof *p.first),
+               .work = alloc(k->arena, n * sizeof *p.work) };
+    for (int v = 0; v < k->nvalue; v++) {
+        const Value *x = &k->value[v];
+        p.work[v] = x->kind == VAL_RANDOM ? 64
+                  : x->kind == VAL_EXPR ? ops[x->op].work : 0;
+        for (int i = 0; i < x->narg && x->kind != VAL_FOLD; i++)
+            p.work[v] += p.work[x->arg[i]];
+    }
     for (int i = 0; i < k->nloop; i++) {
         p.loop = &k->loop[i];
         p.mark = (uint32_t)i + 1;
@@ -187,8 +226,31 @@ bool kernel_loops(Kernel *k, const char **why)
     k->tail_store = alloc(k->arena, n * sizeof *k->tail_store);
     fold_loops(k, seen);
     store_loops(k);
-    pull_all(k);
+    pull_all(k, false);
     return true;
+}
+
+const Kernel *kernel_keep(const Kernel *given)
+{
+    Kernel *k = alloc(given->arena, sizeof *k);
+    size_t n = (size_t)given->nvalue + 1;
+    if (given->form != FORM_ROW || given->nloop < 2)
+        return given;
+    *k = *given;
+    k->loop = alloc(k->arena, (size_t)k->nloop * sizeof *k->loop);
+    k->nloop = k->ntop = k->ntail = 0;
+    k->top = alloc(k->arena, n * sizeof *k->top);
+    k->tail = alloc(k->arena, n * sizeof *k->tail);
+    for (int i = 0; i < given->nloop; i++) {
+        const Loop *was = &given->loop[i];
+        Loop *l = loop_new(k, was->atoms, was->level);
+        l->nfold = was->nfold, l->fold = was->fold;
+        l->nstore = was->nstore, l->store = was->store;
+        l->save = alloc(k->arena, n * sizeof *l->save);
+        l->kept = alloc(k->arena, n * sizeof *l->kept);
+    }
+    pull_all(k, true);
+    return k;
 }
 
 /* ---- order ---- */
