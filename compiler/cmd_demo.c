@@ -87,11 +87,12 @@ int demo_all(Demo *d)
 {
     double begin = seconds_now();
     for (StageId s = d->from; s < NSTAGES; s++) {
-        double at = seconds_now();
+        double at = seconds_now(), cpu = seconds_cpu();
         if (!d->o->quiet)
             fprintf(stderr, "demo: %s\n", demo_stages[s]);
         stage_run(d, s);
-        report_stage(&d->report, demo_stages[s], seconds_now() - at);
+        report_stage(&d->report, demo_stages[s], seconds_now() - at,
+                     seconds_cpu() - cpu);
     }
     demo_collect(d);
     d->report.seconds = seconds_now() - begin;

@@ -100,6 +100,7 @@ typedef struct Process {
 int processes_run(Process *, int n, int at_once);
 char *process_text(Arena *, const Process *);      /* as for a shell */
 double seconds_now(void);
+double seconds_cpu(void);                 /* of all children waited for */
 
 /* ---- demo_report.c ---- */
 
@@ -128,7 +129,7 @@ typedef struct Trained {
 } Trained;
 
 enum { NTRAINED = 8, NSTAGE = 16 };
-typedef struct Stage { const char *name; double seconds; } Stage;
+typedef struct Stage { const char *name; double seconds, cpu; } Stage;
 
 typedef struct Report {
     Arena *arena;
@@ -149,7 +150,9 @@ void report_mean(Report *, MeasureId, const Mean *);
 void report_number(Report *, MeasureId, double value);
 /* Beside the value, the limit of a gate that is computed. */
 void report_limit(Report *, MeasureId, double limit);
-void report_stage(Report *, const char *name, double seconds);
+/* cpu: seconds of all cores; beside `seconds` it says how busy with other
+ * things the machine was. */
+void report_stage(Report *, const char *name, double seconds, double cpu);
 /* Reads the metrics.jsonl of a training.  err (1) where it is not whole. */
 void report_metrics(Report *, Trained *, const char *path);
 /* Measures whose gate does not hold, or that were not measured. */

@@ -44,11 +44,11 @@ void report_mean(Report *r, MeasureId id, const Mean *m)
     r->m[id].of = m->n;
 }
 
-void report_stage(Report *r, const char *name, double seconds)
+void report_stage(Report *r, const char *name, double seconds, double cpu)
 {
     if (r->nstage == NSTAGE)
         die("more than %d stages", NSTAGE);
-    r->stage[r->nstage++] = (Stage){ name, seconds };
+    r->stage[r->nstage++] = (Stage){ name, seconds, cpu };
 }
 
 /* ---- metrics.jsonl ---- */
@@ -194,15 +194,19 @@ static void models_json(const Report *r, json_t *top)
 static void run_json(const Report *r, json_t *top)
 {
     json_t *stages = json_object(), *commands = json_array();
-    for (int i = 0; i < r->nstage; i++)
+    json_t *cpu = json_object();
+    for (int i = 0; i < r->nstage; i++) {
         json_object_set_new(stages, r->stage[i].name,
                             real(r->stage[i].seconds));
+        json_object_set_new(cpu, r->stage[i].name, real(r->stage[i].cpu));
+    }
     for (uint32_t i = 0; i < r->ncommand; i++)
         json_array_append_new(commands, json_string(r->command[i]));
     json_object_set_new(top, "compile_seconds", real(r->compile_seconds));
     json_object_set_new(top, "train_seconds", real(r->train_seconds));
     json_object_set_new(top, "seconds", real(r->seconds));
     json_object_set_new(top, "stage_seconds", stages);
+    json_object_set_new(top, "stage_cpu_seconds", cpu);
     json_object_set_new(top, "ranks", json_integer(r->ranks));
     json_object_set_new(top, "seed", json_integer(r->seed));
     json_object_set_new(top, "quick", json_boolean(r->quick));
@@ -253,6 +257,9 @@ static void trained_print(const Trained *t, FILE *f)
 
 void report_print(const Report *r, FILE *f)
 {
+    double cpu = 0;
+    for (int i = 0; i < r->nstage; i++)
+        cpu += r->stage[i].cpu;
     fprintf(f, "\n");
     for (int i = 0; i < r->ntrained; i++)
         trained_print(&r->trained[i], f);
@@ -260,7 +267,8 @@ void report_print(const Report *r, FILE *f)
             "95 %", "gate");
     for (int i = 0; i < NMEASURE; i++)
         measure_print(r, i, f);
-    fprintf(f, "\n  %.0f s: compile %.1f s, train %.0f s, the rest %.0f s\n",
-            r->seconds, r->compile_seconds, r->train_seconds,
-            r->seconds - r->compile_seconds - r->train_seconds);
+    fprintf(f, "\n  %.0f s: compile %.1f s, train %.0f s, the rest %.0f s; "
+            "cores were busy with it for %.0f s\n", r->seconds,
+            r->compile_seconds, r->train_seconds,
+            r->seconds - r->compile_seconds - r->train_seconds, cpu);
 }
