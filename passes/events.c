@@ -17,7 +17,8 @@ static Range range_of(const Graph *g, Ref r, int turn, bool write)
 {
     const Buf *b = &g->sched->buf[view_root(g, r)];
     const Buf *root = &g->sched->buf[b->root];
-    int64_t at = root->at + b->off + turn % root->slots * root->stride;
+    int k = turn_instance(&g->mesh, type_axes(&g->node[b->root].type), turn);
+    int64_t at = root->at + b->off + k % root->slots * root->stride;
     Range x = { root->space, root->space == LEAVES ? b->root : NONE, at,
                 at + root->size, write };
     return x;
@@ -75,13 +76,16 @@ static void wait_for(Sched *s, Step *q, uint32_t k, Arena *keep)
     q->wait = wait;
 }
 
-/* The last step of another stream that step k must see done; -1: none. */
-static int64_t last_conflict(const Sched *s, const Touch *t, uint32_t k,
-                             int64_t seen, int stream)
+/* The steps of one stream so far. */
+typedef struct Queue { uint32_t *step, n; } Queue;
+
+/* The last of another stream that step k must see done; -1: none. */
+static int64_t last_conflict(const Queue *q, const Touch *t, uint32_t k,
+                             int64_t seen)
 {
-    for (int64_t p = (int64_t)k - 1; p > seen; p--)
-        if (s->step[p].stream == stream && conflict(&t[p], &t[k]))
-            return p;
+    for (uint32_t i = q->n; i-- > 0 && q->step[i] > seen;)
+        if (conflict(&t[q->step[i]], &t[k]))
+            return q->step[i];
     return -1;
 }
 
@@ -89,7 +93,11 @@ static void make_waits(Sched *s, const Touch *t, Job *j)
 {
     Clock *after = alloc(j->scratch, (s->nstep + 1) * sizeof *after);
     Clock now[NSTREAM];
+    Queue queue[NSTREAM];
     bool two = false;
+    for (int i = 0; i < NSTREAM; i++)
+        queue[i] = (Queue){ alloc(j->scratch, (s->nstep + 1)
+                                  * sizeof *queue->step), 0 };
     memset(now, 0xff, sizeof now);
     for (uint32_t k = 0; k < s->nstep; k++)
         two |= s->step[k].stream != 0;
@@ -98,12 +106,13 @@ static void make_waits(Sched *s, const Touch *t, Job *j)
         Clock *c = &now[q->stream];
         for (int other = 0; other < NSTREAM; other++) {
             int64_t p = other == q->stream ? -1
-                : last_conflict(s, t, k, c->seen[other], other);
+                : last_conflict(&queue[other], t, k, c->seen[other]);
             if (p < 0)
                 continue;
             wait_for(s, q, (uint32_t)p, j->keep);
             clock_join(c, &after[p]);
         }
+        queue[q->stream].step[queue[q->stream].n++] = k;
         c->seen[q->stream] = k;
         after[k] = *c;
     }

@@ -1,7 +1,8 @@
 /* order.c -- one list of (launch, turn), by list scheduling.
  *
- * Of the launches whose operands are done, a collective goes first, so that
- * it is under way while others compute; the update goes last, since what it
+ * Of the launches whose operands are done, a collective goes first: over
+ * ranks, so that it is under way while others compute; over turns, since it
+ * frees its operand and lets the sum over ranks begin.  The update goes last, since what it
  * can do early (decay the moments) would only wait in memory for gradients;
  * then the earliest turn, then the place in the graph, which lists backward
  * after forward and so frees values soon.  Each rank and each communicator runs a projection of this one list:
@@ -33,26 +34,23 @@ static Axes launch_loop(const Order *o, uint32_t l)
     return o->g->node[o->s->launch[l].node[0]].loop;
 }
 
+/* Over ranks or over turns. */
+static bool collects(const Order *o, uint32_t l)
+{
+    Op op = o->g->node[o->s->launch[l].node[0]].op;
+    return op == OP_all_reduce || op == OP_reduce_scatter
+        || op == OP_all_gather || op == OP_all_to_all;
+}
+
 static bool communicates(const Order *o, uint32_t l)
 {
     const Node *n = &o->g->node[o->s->launch[l].node[0]];
-    bool moves = n->op == OP_all_reduce || n->op == OP_reduce_scatter
-        || n->op == OP_all_gather || n->op == OP_all_to_all;
-    return moves && !(n->attr.axes & mesh_axes(&o->g->mesh, TIME));
+    return collects(o, l)
+        && !(n->attr.axes & mesh_axes(&o->g->mesh, TIME));
 }
 
 /* Turns are numbered row-major over all time axes; an axis along which the
  * launch does not run counts 0. */
-static void turn_coord(const Mesh *m, int turn, int *coord)
-{
-    for (int i = m->naxis; i-- > 0;) {
-        if (m->axis[i].kind != TIME)
-            continue;
-        coord[i] = turn % m->axis[i].size;
-        turn /= m->axis[i].size;
-    }
-}
-
 static int turn_of(const Mesh *m, const int *coord)
 {
     int turn = 0;
@@ -157,7 +155,7 @@ static bool updates(const Order *o, uint32_t l)
 static bool sooner(const Order *o, uint32_t a, uint32_t b)
 {
     const Inst *x = &o->inst[a], *y = &o->inst[b];
-    bool cx = communicates(o, x->launch), cy = communicates(o, y->launch);
+    bool cx = collects(o, x->launch), cy = collects(o, y->launch);
     if (cx != cy)
         return cx;
     bool ux = updates(o, x->launch), uy = updates(o, y->launch);
@@ -279,33 +277,34 @@ static bool launch_aligned(const Order *o, const Launch *l, Ref leaf)
     return !reads || aligned;
 }
 
-/* A view of the leaf is no reader by itself: its readers are met apart. */
-static bool reader_after(const Order *o, Ref r, uint32_t l, uint32_t limit)
+/* The last step that reads each value's bytes, in all turns, plus one; an
+ * appended copy counts as the last of all. */
+static uint32_t *last_reads(const Order *o, uint32_t limit)
 {
-    if (node_is_view(&o->g->node[r]))
-        return false;
-    if (r >= limit || !o->of[r])
-        return true;                      /* a copy that was appended */
-    uint32_t k = o->of[r] - 1;
-    return k != l && o->at[k] > o->at[l];
+    const Graph *g = o->g;
+    uint32_t *last = alloc(o->scratch, (g->n + 1) * sizeof *last);
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        bool launched = r < limit && o->of[r];
+        uint32_t at = launched ? o->at[o->of[r] - 1] + 1 : UINT32_MAX;
+        for (int i = 0; i < n->nin && !node_is_view(n); i++) {
+            Ref x = view_root(g, n->in[i]);
+            last[x] = at > last[x] ? at : last[x];
+        }
+    }
+    return last;
 }
 
 /* May the leaf take its new value in the bytes of the old one? */
 static bool takes_effect_in_place(const Order *o, Ref leaf, Ref value,
-                                  uint32_t limit)
+                                  const uint32_t *last)
 {
     const Graph *g = o->g;
     if (borrowed(g, value) || g->node[value].loop || g->node[value].layout)
         return false;
     uint32_t l = o->of[value] - 1;
-    if (!launch_aligned(o, &o->s->launch[l], leaf))
-        return false;
-    for (Ref r = 0; r < g->n; r++)
-        for (int i = 0; i < g->node[r].nin; i++)
-            if (view_root(g, g->node[r].in[i]) == leaf
-                && reader_after(o, r, l, limit))
-                return false;
-    return true;
+    return launch_aligned(o, &o->s->launch[l], leaf)
+        && last[leaf] <= o->at[l] + 1;
 }
 
 static bool is_set(const Graph *g, Ref leaf)
@@ -344,9 +343,10 @@ static void settle(Order *o)
         if (borrowed(g, g->set[i].value) || twice)
             g->set[i].value = append_copy(o, g->set[i].value);
     }
+    const uint32_t *last = last_reads(o, limit);
     for (uint32_t i = 0; i < g->nset; i++)
         if (g->set[i].value < limit
-            && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, limit))
+            && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, last))
             g->set[i].value = append_copy(o, g->set[i].value);
 }
 

@@ -2,8 +2,11 @@
  *
  * Items that never live at one moment may share bytes.  Placing them is
  * dynamic storage allocation (NP-hard; Buchsbaum et al., "OPT versus LOAD",
- * STOC 2003): first fit is run in several orders and the lowest peak wins.
- * The largest sum of live bytes is a lower bound.
+ * STOC 2003): first fit is run in several orders, and the best of them is
+ * improved by placing what reaches the peak before something that it meets,
+ * as long as the peak is no higher (the hill climbing of TVM's memory
+ * planner, apache/tvm, src/tir/usmp/algo/hill_climb.cc).  The largest sum of
+ * live bytes is a lower bound, at which the search ends.
  *
  * The items placed so far are found by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
@@ -11,7 +14,7 @@
 #include "passes/place.h"
 #include <stdlib.h>
 
-enum { NWINDOW = 256 };
+enum { NWINDOW = 256, BUDGET = 20000 };   /* BUDGET: items placed in search */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
@@ -21,7 +24,9 @@ typedef struct Place {
     Arena *arena;
     Window window[NWINDOW];
     uint32_t *seen, stamp;                /* by item: last search that met it */
-    Item **hit;
+    uint32_t *placed, nplaced;            /* items by rising `at` */
+    uint32_t *best;                       /* the order of the lowest peak */
+    int64_t least;
 } Place;
 
 static bool overlap(const Item *a, const Item *b)
@@ -62,18 +67,12 @@ static int heavier(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-static int lower_at(const void *a, const void *b)
-{
-    const Item *x = *(Item *const *)a, *y = *(Item *const *)b;
-    return (x->at > y->at) - (x->at < y->at);
-}
-
 /* ---- first fit ---- */
 
 static void remember(Place *p, uint32_t i)
 {
     const Item *it = &p->item[i];
-    uint32_t next = 0;                    /* first window without it */
+    uint32_t next = 0, lo = 0, hi = p->nplaced;   /* next: window without it */
     for (uint32_t k = 0; k < it->nspan; k++) {
         uint32_t from = it->span[k].from / p->width;
         uint32_t to = it->span[k].to / p->width;
@@ -84,9 +83,19 @@ static void remember(Place *p, uint32_t i)
         }
         next = to + 1 > next ? to + 1 : next;
     }
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (p->item[p->placed[mid]].at <= it->at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    memmove(p->placed + lo + 1, p->placed + lo,
+            (p->nplaced++ - lo) * sizeof *p->placed);
+    p->placed[lo] = i;
 }
 
-/* The placed items that live while `it` does, in p->hit; how many. */
+/* Stamp the placed items that live while `it` does; how many. */
 static uint32_t neighbours(Place *p, const Item *it)
 {
     uint32_t n = 0;
@@ -96,11 +105,10 @@ static uint32_t neighbours(Place *p, const Item *it)
              w <= it->span[k].to / p->width; w++)
             for (uint32_t i = 0; i < p->window[w].n; i++) {
                 uint32_t q = p->window[w].item[i];
-                if (p->seen[q] == p->stamp)
+                if (p->seen[q] == p->stamp || !overlap(it, &p->item[q]))
                     continue;
                 p->seen[q] = p->stamp;
-                if (overlap(it, &p->item[q]))
-                    p->hit[n++] = &p->item[q];
+                n++;
             }
     return n;
 }
@@ -110,34 +118,80 @@ static int64_t first_fit(Place *p, const Item *it)
 {
     uint32_t n = neighbours(p, it);
     int64_t at = 0;
-    qsort(p->hit, n, sizeof *p->hit, lower_at);
-    for (uint32_t i = 0; i < n; i++) {
-        if (p->hit[i]->at - at >= it->size)
+    for (uint32_t i = 0; n && i < p->nplaced; i++) {
+        const Item *x = &p->item[p->placed[i]];
+        if (p->seen[p->placed[i]] != p->stamp)
+            continue;
+        if (x->at - at >= it->size)
             break;
-        if (p->hit[i]->at + p->hit[i]->size > at)
-            at = p->hit[i]->at + p->hit[i]->size;
+        if (x->at + x->size > at)
+            at = x->at + x->size;
+        n--;
     }
     return at;
 }
 
-static int64_t place_all(Place *p, How how, int64_t *at)
+/* First fit in that order; the peak. */
+static int64_t place_all(Place *p, const uint32_t *order)
 {
-    Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
     int64_t peak = 0;
-    memset(p->window, 0, sizeof p->window);
-    for (uint32_t i = 0; i < p->n; i++)
-        rank[i] = (Rank){ weight(&p->item[i], how), p->item[i].size, i };
-    qsort(rank, p->n, sizeof *rank, heavier);
+    p->nplaced = 0;
+    for (int w = 0; w < NWINDOW; w++)
+        p->window[w].n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        Item *it = &p->item[rank[i].item];
+        Item *it = &p->item[order[i]];
         it->at = first_fit(p, it);
-        remember(p, rank[i].item);
+        remember(p, order[i]);
         if (it->at + it->size > peak)
             peak = it->at + it->size;
     }
-    for (uint32_t i = 0; i < p->n; i++)
-        at[i] = p->item[i].at;
     return peak;
+}
+
+static void sort_by(const Place *p, How how, uint32_t *order)
+{
+    Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
+    for (uint32_t i = 0; i < p->n; i++)
+        rank[i] = (Rank){ weight(&p->item[i], how), p->item[i].size, i };
+    qsort(rank, p->n, sizeof *rank, heavier);
+    for (uint32_t i = 0; i < p->n; i++)
+        order[i] = rank[i].item;
+}
+
+/* ---- better orders ---- */
+
+/* Place what is at the peak before one of those that it met, by lot. */
+static void promote(Place *p, uint32_t *order, int64_t peak, uint64_t *lot)
+{
+    uint32_t k = 0, met = 0, to = 0;
+    while (p->item[order[k]].at + p->item[order[k]].size != peak)
+        k++;
+    const Item *it = &p->item[order[k]];
+    for (uint32_t i = 0; i < k; i++) {
+        *lot = *lot * 6364136223846793005u + 1442695040888963407u;
+        if (overlap(it, &p->item[order[i]]) && (*lot >> 33) % ++met == 0)
+            to = i;
+    }
+    uint32_t x = order[k];
+    memmove(order + to + 1, order + to, (k - to) * sizeof *order);
+    order[to] = x;
+}
+
+static void climb(Place *p, int64_t lower)
+{
+    uint32_t *order = alloc(p->arena, (p->n + 1) * sizeof *order);
+    uint64_t lot = 1;
+    memcpy(order, p->best, p->n * sizeof *order);
+    for (uint32_t i = 0; p->least > lower && i < BUDGET / p->n; i++) {
+        int64_t peak = place_all(p, order);
+        if (peak > p->least) {            /* no: once more from the best */
+            memcpy(order, p->best, p->n * sizeof *order);
+            peak = place_all(p, order);
+        }
+        memcpy(p->best, order, p->n * sizeof *order);
+        p->least = peak;
+        promote(p, order, peak, &lot);
+    }
 }
 
 static int64_t lower_bound(Place *p, uint32_t *when)
@@ -162,22 +216,22 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
 {
     Arena *arena = arena_new();
     Place *p = alloc(arena, sizeof *p);
-    int64_t *best = NULL, least = 0;
     *p = (Place){ .item = item, .n = n, .nstep = nstep,
                   .width = nstep / NWINDOW + 1, .arena = arena };
     p->seen = alloc(arena, (n + 1) * sizeof *p->seen);
-    p->hit = alloc(arena, (n + 1) * sizeof *p->hit);
+    p->placed = alloc(arena, (n + 1) * sizeof *p->placed);
+    p->best = alloc(arena, (n + 1) * sizeof *p->best);
+    p->least = INT64_MAX;
     *lower = lower_bound(p, when);
-    for (How how = BY_SIZE; how < NHOW; how++) {
-        int64_t *at = alloc(arena, (n + 1) * sizeof *at);
-        int64_t peak = place_all(p, how, at);
-        if (!best || peak < least)
-            best = at, least = peak;
-        if (least == *lower)
-            break;
+    for (How how = BY_SIZE; how < NHOW && p->least > *lower; how++) {
+        uint32_t *order = alloc(arena, (n + 1) * sizeof *order);
+        sort_by(p, how, order);
+        int64_t peak = place_all(p, order);
+        if (peak < p->least)
+            p->best = order, p->least = peak;
     }
-    for (uint32_t i = 0; i < n; i++)
-        item[i].at = best[i];
+    climb(p, *lower);
+    int64_t peak = n ? place_all(p, p->best) : 0;
     arena_free(arena);
-    return least;
+    return peak;
 }

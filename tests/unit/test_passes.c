@@ -282,6 +282,8 @@ static void twenty_thousand_nodes_take_two_seconds(void **state)
         + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
     print_message("%u nodes, %u steps: %.2f s\n", s->n, s->sched->nstep, t);
     assert_true(s->n > 20000);
+    assert_true((double)s->sched->bytes[ARENA]
+                < 1.05 * (double)s->sched->lower);
     assert_true(t < 10);                  /* 2, but for sanitizers */
 }
 
