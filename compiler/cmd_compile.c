@@ -52,7 +52,7 @@ static unsigned emit_set(const Options *o)
 /* Cores of the machine, shared by the plan's ranks. */
 static int rank_threads(const Job *j)
 {
-    int n = j->cluster->cores / plan_ranks(j->plan);
+    int n = j->plan->exact ? 1 : j->cluster->cores / plan_ranks(j->plan);
     return n > 1 ? n : 1;
 }
 

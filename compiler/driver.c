@@ -32,7 +32,7 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     p.ranks = p.ranks ? p.ranks : 1;
     p.micro = p.micro ? p.micro : 1;
     if (!p.file)
-        p.file = "ddp";
+        p.file = o->exact ? "exact" : "ddp";
     return plan_partition(&p, entry, nentry, o->arena);
 }
 

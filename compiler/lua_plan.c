@@ -281,7 +281,8 @@ static void leaves_read(lua_State *L, Planning *p, int i)
 
 static void rest_read(lua_State *L, Planning *p, int i)
 {
-    static const char *const known[] = { "mesh", "leaf", "bucket", "compute" };
+    static const char *const known[] = { "mesh", "leaf", "bucket", "compute",
+                                         "exact" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -291,7 +292,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
         if (k == COUNT(known))
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, bucket, ",
-                    near ? near : "compute");
+                    near ? near : "compute, exact");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -305,7 +306,9 @@ static void rest_read(lua_State *L, Planning *p, int i)
                     text_at(L, -1));
         p->plan->compute = t;
     }
-    lua_pop(L, 2);
+    lua_getfield(L, i, "exact");
+    p->plan->exact = lua_toboolean(L, -1);
+    lua_pop(L, 3);
 }
 
 /* Axes of one are no axes; splits do not name them (split_read). */
@@ -411,9 +414,10 @@ void plan_print(const Plan *p, FILE *out)
                 p->mesh.axis[i].kind == SPACE ? ""
                 : kinds[p->mesh.axis[i].kind].name,
                 p->mesh.axis[i].kind == SPACE ? "" : "\"");
-    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n"
+    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n%s"
             "    -- leaves that are not here are whole\n    leaf = {\n",
-            (long long)p->bucket, dtype_name(p->compute));
+            (long long)p->bucket, dtype_name(p->compute),
+            p->exact ? "    exact = true,\n" : "");
     for (uint32_t i = 0; i < p->nleaf; i++) {
         fprintf(out, "        [\"%s\"] = {", p->leaf[i].name);
         for (int d = 0; d < p->leaf[i].ndim; d++) {

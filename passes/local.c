@@ -13,6 +13,7 @@ typedef struct Way {
     Ref r;                                /* the value so far */
     const Type *want;
     const Node *of;                       /* the reshard: its labels */
+    bool exact;                           /* of the plan */
 } Way;
 
 static const Type *have(const Way *w)
@@ -54,14 +55,15 @@ static void finish_axis(Way *w, int axis)
         take_step(w, OP_all_reduce, (Attr){ .axes = a });
 }
 
-/* Axes that fold alike and scatter nowhere go in one all_reduce. */
+/* Axes that fold alike and scatter nowhere go in one all_reduce; in an exact
+ * plan each goes alone, minor first, which makes a tree of the sum. */
 static void finish_together(Way *w, Axes owed, AxisKind kind)
 {
     Axes together = 0;
-    for (int i = 0; i < w->g->mesh.naxis; i++) {
+    for (int i = w->g->mesh.naxis; i-- > 0;) {
         if (!(owed >> i & 1) || w->g->mesh.axis[i].kind != kind)
             continue;
-        if (kind == TIME || scatter_dim(w, i) < 0)
+        if (!w->exact && (kind == TIME || scatter_dim(w, i) < 0))
             together |= (Axes)(1u << i);
         else
             finish_axis(w, i);
@@ -111,9 +113,9 @@ static void cut(Way *w, int d)
     }
 }
 
-static Ref lower(Graph *g, Ref r, const Node *of)
+static Ref lower(Graph *g, Ref r, const Node *of, bool exact)
 {
-    Way w = { g, r, &of->type, of };
+    Way w = { g, r, &of->type, of, exact };
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, TIME);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, STAGE);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, SPACE);
@@ -146,7 +148,8 @@ Graph *pass_local(const Graph *in, Job *j)
     Copy c = copy_begin(in, j);
     for (Ref r = 0; r < in->n; r++)
         if (in->node[r].op == OP_reshard)
-            c.map[r] = lower(c.out, c.map[in->node[r].in[0]], &in->node[r]);
+            c.map[r] = lower(c.out, c.map[in->node[r].in[0]], &in->node[r],
+                             j->plan && j->plan->exact);
         else
             copy_node(&c, r);
     Graph *g = graph_simplify(copy_end(&c), j);

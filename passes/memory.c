@@ -34,7 +34,7 @@ static int64_t round_up(int64_t n)
 static uint32_t turns_of(const Mem *m, Ref r)
 {
     Axes a = type_axes(&m->g->node[r].type);
-    return a & mesh_axes(&m->g->mesh, TIME) ? m->nturn : 1;
+    return (uint32_t)graph_turns(m->g, a);
 }
 
 /* ---- whose bytes ---- */
@@ -83,29 +83,33 @@ static void find_roots(Mem *m)
 
 /* ---- how long ---- */
 
-static void live_at(Mem *m, Ref r, uint32_t turn, uint32_t step)
+static void live_at(Mem *m, Ref root, uint32_t instance, uint32_t step)
 {
-    Ref root = m->s->buf[r].root;
-    if (turns_of(m, root) == 1)
-        turn = 0;
-    Span *p = &m->life[root * m->nturn + turn];
+    Span *p = &m->life[root * m->nturn + instance];
     if (p->from > p->to)
         *p = (Span){ step, step };
     p->from = step < p->from ? step : p->from;
     p->to = step > p->to ? step : p->to;
 }
 
-/* A reader outside the value's time axes reads what all turns have left; one
- * inside reads its own turn's. */
-static void read_at(Mem *m, Ref r, const Step *q, uint32_t step)
+static Axes time_axes(const Mem *m, Ref r)
 {
-    uint32_t n = turns_of(m, m->s->buf[r].root);
-    bool loops = m->g->node[m->s->launch[q->launch].node[0]].loop != 0;
-    if (n > 1 && !loops)
-        for (uint32_t t = 0; t < n; t++)
-            live_at(m, r, t, step);
+    return type_axes(&m->g->node[r].type) & mesh_axes(&m->g->mesh, TIME);
+}
+
+/* A step touches the instance of its own turn; one that does not run along
+ * all time axes of the value touches what all turns have left. */
+static void touch(Mem *m, Ref r, const Step *q, uint32_t step)
+{
+    Ref root = m->s->buf[r].root;
+    Axes has = time_axes(m, root);
+    Axes loop = m->g->node[m->s->launch[q->launch].node[0]].loop;
+    if (has & (Axes)~loop)
+        for (uint32_t t = 0; t < turns_of(m, root); t++)
+            live_at(m, root, t, step);
     else
-        live_at(m, r, (uint32_t)q->turn, step);
+        live_at(m, root, (uint32_t)turn_instance(&m->g->mesh, has, q->turn),
+                step);
 }
 
 static void lives(Mem *m)
@@ -120,11 +124,11 @@ static void lives(Mem *m)
         Ref *x = alloc(m->scratch, (size_t)max * sizeof *x);
         int n = launch_inputs(g, l, x, max);
         for (int i = 0; i < n; i++)
-            read_at(m, x[i], q, k);
+            touch(m, x[i], q, k);
         n = launch_outputs(g, l, m->uses, x, max);
         for (int i = 0; i < n; i++) {
             m->s->buf[x[i]].used = true;
-            live_at(m, x[i], (uint32_t)q->turn, k);
+            touch(m, x[i], q, k);
         }
     }
 }

@@ -16,6 +16,9 @@ typedef struct Plan {
     uint32_t nleaf, leafcap;
     int64_t bucket;                       /* bytes of a gradient bucket */
     DType compute;                        /* of contractions: F32 or BF16 */
+    bool exact;                           /* sums one axis at a time, minor
+                                             first, and one thread a rank: the
+                                             same bits on any number of ranks */
 } Plan;
 
 typedef struct Job {
