@@ -108,7 +108,8 @@ static void shape_read(const char *head, const char *path, Npy *a)
         if (*p == ')')
             break;
         int64_t n = strtoll(p, &end, 10);
-        if (end == p || n < 0 || a->ndim == NPY_NDIM || (most *= (double)n) > 1e10)
+        most *= (double)n;
+        if (end == p || n < 0 || a->ndim == NPY_NDIM || most > 1e10)
             err(path, "no .npy array: its shape is not readable");
         a->dim[a->ndim++] = n;
         p = end;

@@ -8,8 +8,12 @@
 
 typedef enum Gate { OPEN, LEAST, MOST } Gate;
 
-static const struct { const char *key; Gate gate; double limit; const char *text; }
-measures[NMEASURE] = {
+static const struct {
+    const char *key;
+    Gate gate;
+    double limit;
+    const char *text;
+} measures[NMEASURE] = {
 #define MEASURE(key, gate, limit, text) { #key, gate, limit, text },
 #include "compiler/demo.def"
 #undef MEASURE
