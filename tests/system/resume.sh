@@ -34,13 +34,16 @@ random() { od -An -N2 -tu2 /dev/urandom | awk "{ printf \"%.3f\", \$1 / 65536 * 
 hit() {
     start "$@"
     if [ $((kills % 3)) = 2 ]; then
-        timeout 20 "$tool" strike "$pid" "$2/ckpt" && in_save=$((in_save + 1))
+        timeout 20 "$tool" strike "$pid" "$2/ckpt"
     else
         sleep "$(random 0.8)"
         kill -9 "$pid" 2> /dev/null
     fi
     wait $boss
-    [ $? != 0 ] && kills=$((kills + 1))
+    [ $? != 0 ] || return 1
+    kills=$((kills + 1))
+    [ -z "$(find "$2/ckpt" -name '*.tmp-new' 2> find.log)" ] ||
+        in_save=$((in_save + 1))
 }
 
 hash_of() { "$tool" hash "$1/ckpt/step-00000120"; }
