@@ -237,6 +237,8 @@ void dpc_data_close(DpcData *d)
 
 /* ---- reading ---- */
 
+enum { TOLD = 3 };
+
 int64_t dpc_data_count(const DpcData *d) { return d->count; }
 int dpc_data_nfield(const DpcData *d) { return d->nfield; }
 int64_t dpc_data_bad(const DpcData *d) { return d->bad; }
@@ -255,12 +257,18 @@ int dpc_data_find(const DpcData *d, const char *name)
     return -1;
 }
 
-/* Counts a corrupt sample; DPC_USER when that was one too many. */
+/* Counts a corrupt sample, of which the first few are named; DPC_USER when
+ * that was one too many. */
 static DpcStatus mark(DpcData *d, int64_t sample)
 {
     d->corrupt[sample / 8] |= (uint8_t)(1u << sample % 8);
-    if (++d->bad <= d->budget)
+    if (++d->bad <= d->budget) {
+        if (d->bad <= TOLD)
+            fprintf(stderr, "%s\nwarning: another sample takes its place; "
+                    "%lld of at most %lld\n", dpc_last_error(),
+                    (long long)d->bad, (long long)d->budget);
         return DPC_OK;
+    }
     char why[DPC_WHY];
     snprintf(why, sizeof why, "%s", dpc_last_error());
     return dpc_fail(DPC_USER, "%s; corrupt samples so far: %lld, allowed: "
