@@ -52,6 +52,16 @@ static const char **names_sorted(lua_State *L, int i, const char *what,
     return name;
 }
 
+/* Names of models and entries become names of files and of C. */
+static void plain_check(lua_State *L, const char *what, const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                      "0123456789_-");
+    if (!n || s[n] || n > 64 || *s == '-')
+        fail_at(L, front_of(L)->model->path, "%s \"%s\": letters, digits, '_' "
+                "and '-' are wanted, at most 64", what, s);
+}
+
 /* ---- entries ---- */
 
 static void entry_begin(lua_State *L, const char *name)
@@ -117,6 +127,7 @@ static void entries_trace(lua_State *L, int i)
         if (strcmp(name[k], "init") == 0)
             fail_at(L, m->path, "entry \"init\" is made by dpc, from each "
                     "param's init");
+        plain_check(L, "entry", name[k]);
         if (lua_getfield(L, -1, name[k]) != LUA_TFUNCTION)
             fail_at(L, m->path, "entry \"%s\" is a %s; a function is wanted",
                     name[k], luaL_typename(L, -1));
@@ -286,6 +297,7 @@ static int model_run(lua_State *L)
         m->name = intern(f->a, lua_tostring(L, -1));
     else if (!lua_isnil(L, -1))
         fail_at(L, m->path, "\"name\" is a %s", luaL_typename(L, -1));
+    plain_check(L, "model", m->name);
     lua_getfield(L, 1, "meta");
     m->meta = lua_isnil(L, -1) ? "{}" : json_text(L, -1, f->a);
     defines_check(L);

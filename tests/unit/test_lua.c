@@ -285,6 +285,10 @@ static void a_wrong_model_is_refused_with_its_reason(void **state)
         { "return 3", "the file returns number" },
         { "return {}", "the model has no table \"entries\"" },
         { "return { entries = {} }", "the model has no entries" },
+        { "return { name = '../x', entries = { t = function() return "
+          "{ y = dpc.const(1) } end } }", "model \"../x\": letters" },
+        { "return { entries = { ['a/b'] = function() end } }",
+          "entry \"a/b\": letters" },
         { "return { entries = { init = function() end } }",
           "entry \"init\" is made by dpc" },
         { ENTRY("return 3"), "entry \"train\" returns number" },
