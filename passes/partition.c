@@ -14,6 +14,25 @@ static const LeafPlan *plan_of(const Job *j, const Node *n)
     return NULL;
 }
 
+static const char *first_name(const Mesh *m, Axes a)
+{
+    int i = 0;
+    while (!(a >> i & 1))
+        i++;
+    return m->axis[i].name;
+}
+
+/* Steps name their turn by one number along all time axes, and a buffer its
+ * slot; a value that varies along one of two would need a slot of its own. */
+static void one_time_axis(const Mesh *m)
+{
+    Axes time = mesh_axes(m, TIME);
+    if (time & (time - 1))
+        err(NULL, "plan: the mesh has two time axes, \"%s\" and \"%s\"; make "
+            "one of them", first_name(m, time),
+            first_name(m, time & (Axes)(time - 1)));
+}
+
 static void set_splits(Type *t, const LeafPlan *p, const Mesh *m,
                        const Node *n)
 {
@@ -23,8 +42,14 @@ static void set_splits(Type *t, const LeafPlan *p, const Mesh *m,
             n->name, t->ndim, p->ndim);
     for (int d = 0; d < t->ndim; d++) {
         if (split_axes(p->split[d]) & used)
-            err(n->loc, "plan: \"%s\": an axis splits two dimensions", n->name);
+            err(n->loc, "plan: \"%s\": axis \"%s\" splits two dimensions; keep "
+                "one", n->name, first_name(m, split_axes(p->split[d]) & used));
         used |= split_axes(p->split[d]);
+        Axes turns = split_axes(p->split[d]) & mesh_axes(m, TIME);
+        if (turns && (n->op == OP_param || n->op == OP_state))
+            err(n->loc, "plan: \"%s\" is the same in all turns and cannot be "
+                "split along \"%s\"; only inputs can", n->name,
+                first_name(m, turns));
         if (t->dim[d] % split_parts(m, p->split[d]))
             err(n->loc, "plan: dimension %d of \"%s\" is %lld, which %lld parts "
                 "do not divide; change the batch or the number of ranks", d,
@@ -56,8 +81,10 @@ Graph *pass_partition(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     Ref *leaf = alloc(j->scratch, (in->n + 1) * sizeof *leaf);
-    if (j->plan)
+    if (j->plan) {
+        one_time_axis(&j->plan->mesh);
         c.out->mesh = j->plan->mesh;
+    }
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         const LeafPlan *p = ops[n->op].leaf ? plan_of(j, n) : NULL;

@@ -116,6 +116,12 @@ static const Way ways[] = {
     { "rows", "r=2 c=2", "r", "c", "" },
     { "states split", "r=2 t=2:time", "rt", "r", "" },
     { "states and columns, turns", "r=2 c=2 t=2:time", "rt", "r", "c" },
+    { "turns before ranks", "r=2 t=2:time", "tr", "", "" },
+    { "four columns", "c=4", "", "", "c" },
+    { "four rows", "c=4", "", "c", "" },
+    { "ranks in two levels", "a=2 r=2", "ar", "r", "" },
+    { "three axes on the batch", "r=2 c=2 t=2:time", "tcr", "", "" },
+    { "axes of one", "r=1 c=1 t=1:time", "rt", "r", "c" },
 };
 
 static inline Split way_split(const Mesh *m, const char *axes)
