@@ -19,7 +19,7 @@ enum { GROUP = 48, VISIT = 4000, SIBLINGS = 6 };
 
 /* ---- who is what ---- */
 
-static bool own_launch(const Graph *g, const Node *n)
+bool fuse_own(const Graph *g, const Node *n)
 {
     Family f = ops[n->op].family;
     bool made = n->op == OP_const || n->op == OP_iota || n->op == OP_random;
@@ -56,30 +56,6 @@ static void mark_seen(const Graph *g, Fuse *f)
         f->kept[g->out[i].ref] = true;
 }
 
-/* A kernel may write its result in any order.  Where a dot cannot read the
- * one that layout chose, and nobody else needs it, it is row-major. */
-static void lie_for_dots(Fuse *f)
-{
-    Graph *g = f->g;
-    bool *fixed = alloc(f->arena, g->n + 1);
-    for (Ref r = 0; r < g->n; r++)
-        for (int i = 0; i < g->node[r].nin; i++)
-            fixed[g->node[r].in[i]] |= own_launch(g, &g->node[r])
-                && g->node[r].op != OP_dot;
-    for (Ref r = 0; r < g->n; r++)
-        for (int i = 0; i < g->node[r].nin; i++) {
-            Ref x = g->node[r].in[i];
-            if (g->node[r].op != OP_dot || !g->node[x].layout || fixed[x]
-                || own_launch(g, &g->node[x]))
-                continue;
-            int was = g->node[x].layout;
-            double lies = fuse_dot_cost(f, r, true);
-            g->node[x].layout = 0;
-            if (lies <= 2 * fuse_dot_cost(f, r, true))
-                g->node[x].layout = was;
-        }
-}
-
 /* Reads operand i shifted, or by rows: from memory only. */
 static bool reads_shifted(const Node *n, int i)
 {
@@ -111,7 +87,7 @@ static void classify(Fuse *f)
     mark_seen(g, f);
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
-        bool move = n->op == OP_move, own = own_launch(g, n);
+        bool move = n->op == OP_move, own = fuse_own(g, n);
         bool bare = !own && costs_nothing(g, n);
         in_memory[r] |= f->kept[r];
         f->kind[r] = own ? OWN
@@ -358,7 +334,7 @@ static Fuse *fuse_run(const Graph *in, Job *j)
     f->map = alloc(a, n * sizeof *f->map);
     f->mark = alloc(a, n * sizeof *f->mark);
     f->again = alloc(a, n * sizeof *f->again);
-    lie_for_dots(f);
+    fuse_lie(f);
     classify(f);
     fuse_again(f);
     find_edges(f);

@@ -49,6 +49,10 @@ int fuse_group(Fuse *, Ref);
 bool fuse_folds(const Graph *, const Node *);
 /* Seconds of these nodes, and the free ones that they read, as one kernel. */
 double fuse_cost(Fuse *, const List *, const char **why);
+/* Does the node need a launch of its own, or none? */
+bool fuse_own(const Graph *, const Node *);
+/* Memory orders of what kernels write: fuse_lie.c. */
+void fuse_lie(Fuse *);
 /* Is node r copied into a kernel of that segment which reads it?  SEG_NONE:
  * a reader that is no kernel. */
 bool fuse_free(const Fuse *, Ref r, Segment reader);
