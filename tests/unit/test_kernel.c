@@ -12,6 +12,17 @@ static void call(const Run *r, void *fn, void **p, const DpcEnv *env)
     f((void *const *)p, env);
 }
 
+/* The output over the input. */
+static void call_over(const Run *r, void *fn, void **p, const DpcEnv *env)
+{
+    int64_t n = type_bytes(&r->g->mesh, &r->g->node[r->k->out[0]].type);
+    void *out = p[r->k->nin];
+    p[r->k->nin] = p[0];
+    call(r, fn, p, env);
+    memcpy(out, p[0], (size_t)n);
+    p[r->k->nin] = out;
+}
+
 static void all(const Case *c, int n)
 {
     Text t = { .arena = arena };
@@ -48,6 +59,163 @@ static void folds_equal_the_evaluator(void **state)
     all(folds, COUNT(folds));
 }
 
+static void a_row_may_lie_over_its_operand(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < COUNT(folds); i++)
+        n += strcmp(folds[i].name, "softmax") == 0;
+    assert_int_equal(n, 1);
+    for (int i = 0; i < COUNT(folds); i++)
+        if (strcmp(folds[i].name, "softmax") == 0) {
+            Run r = run_new(&folds[i], 7, 129);
+            r.text = kernel_host(arena, r.k);
+            void *lib = compile(fmt(arena, "%s%s", host_prelude, r.text.text),
+                                host_flags);
+            assert_non_null(lib);
+            run_compare(&r, lib, call_over);
+        }
+}
+
+static const char *name_of(const char *text)
+{
+    const char *why;
+    Kernel *k = describe(graph_parse(arena, text, "test"), &why);
+    assert_non_null(k);
+    return kernel_host(arena, k).name;
+}
+
+static void equal_kernels_have_one_name(void **state)
+{
+    (void)state;
+    const char *a = name_of("x = input : f32[4,6]\ny = exp x\nreturn y=y\n");
+    const char *b = name_of("q = param : f32[24]\np = exp q\nreturn z=p\n");
+    const char *c = name_of("x = input : f32[4,7]\ny = exp x\nreturn y=y\n");
+    assert_string_equal(a, b);
+    assert_string_not_equal(a, c);
+}
+
+static void what_is_no_nest_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        { "x = input : f32[6,6]\ny = exp x\n"
+          "z = move y \"ab -> ba\"\nw = add y, z\nreturn w=w\n",
+          "two dimensions would be one loop" },
+        { "x = input : f32[6,7]\ny = exp x\n"
+          "s = move y \"ab -> a\"\nt = move y \"ab -> b\"\n"
+          "return s=s t=t\n", "folds keep different dimensions" },
+        { "x = input : f32[6,7]\ny = exp x\n"
+          "s = slice y dim=0 at=1 size=2\nreturn s=s\n",
+          "a shifted or indexed operand is read from memory" },
+        { "x = input : f32[4]\ny = input : f32[5]\n"
+          "a = exp x\nb = exp y\nreturn a=a b=b\n",
+          "results span different loops" },
+    };
+    for (int i = 0; i < COUNT(bad); i++) {
+        const char *why = NULL;
+        assert_null(describe(graph_parse(arena, bad[i][0], "test"), &why));
+        assert_string_equal(why, bad[i][1]);
+    }
+}
+
+static void env_is_that_of_the_runtime(void **state)
+{
+    (void)state;
+    static const size_t want[] = {
+        sizeof(DpcEnv), offsetof(DpcEnv, seed), offsetof(DpcEnv, step),
+        offsetof(DpcEnv, pos), offsetof(DpcEnv, thread),
+        offsetof(DpcEnv, nthread), offsetof(DpcEnv, scratch),
+    };
+    const char *preludes[] = { host_prelude, cuda_prelude };
+    for (int i = 0; i < 2; i++) {
+        void *lib = compile(fmt(arena, "%sunsigned long env[] = { "
+            "sizeof(DpcEnv), __builtin_offsetof(DpcEnv, seed),"
+            "__builtin_offsetof(DpcEnv, step),"
+            "__builtin_offsetof(DpcEnv, pos),"
+            "__builtin_offsetof(DpcEnv, thread),"
+            "__builtin_offsetof(DpcEnv, nthread),"
+            "__builtin_offsetof(DpcEnv, scratch) };\n", preludes[i]), "-O0");
+        assert_non_null(lib);
+        assert_memory_equal(dlsym(lib, "env"), want, sizeof want);
+    }
+}
+
+/* ---- the functions of the prelude ---- */
+
+static const struct Function {
+    const char *name;
+    double (*f)(double);
+    double lo, hi, tol;
+    bool absolute;
+} functions[] = {
+    { "exp",  exp,  -86, 88,   1e-6, false },
+    { "log",  log,  1e-30, 2,  1e-6, false },
+    { "log",  log,  0.5, 1e6,  1e-6, false },
+    { "tanh", tanh, -12, 12,   1e-6, false },
+    { "erf",  erf,  -6, 6,     1e-6, false },
+    { "sin",  sin,  -2e4, 2e4, 1e-6, true },
+    { "cos",  cos,  -2e4, 2e4, 1e-6, true },
+};
+
+enum { POINTS = 20000 };
+
+static void functions_are_right_to_a_millionth(void **state)
+{
+    (void)state;
+    Text t = { .arena = arena };
+    float *x = alloc(arena, POINTS * sizeof *x);
+    float *y = alloc(arena, POINTS * sizeof *y);
+    text_add(&t, "%s", host_prelude);
+    for (int i = 0; i < COUNT(functions); i++)
+        text_add(&t, "void f%d(float *y, const float *x)\n"
+                 "{ for (int i = 0; i < %d; i++) y[i] = dpc_%s(x[i]); }\n",
+                 i, POINTS, functions[i].name);
+    void *lib = compile(t.p, host_flags);
+    assert_non_null(lib);
+    for (int i = 0; i < COUNT(functions); i++) {
+        const struct Function *f = &functions[i];
+        void (*run)(float *, const float *);
+        void *sym = dlsym(lib, fmt(arena, "f%d", i));
+        memcpy(&run, &sym, sizeof run);
+        for (int k = 0; k < POINTS; k++)
+            x[k] = (float)(f->lo + (f->hi - f->lo) * k / (POINTS - 1));
+        run(y, x);
+        for (int k = 0; k < POINTS; k++) {
+            double want = f->f(x[k]), d = fabs(y[k] - want);
+            if (!(d <= f->tol * (f->absolute ? 1 : fabs(want) + 1e-6)))
+                fail_msg("%s(%.9g) is %.9g, not %.9g", f->name, x[k], y[k],
+                         want);
+        }
+    }
+}
+
+static void functions_end_where_numbers_do(void **state)
+{
+    (void)state;
+    void *lib = compile(fmt(arena, "%s"
+        "float exp_(float x) { return dpc_exp(x); }\n"
+        "float log_(float x) { return dpc_log(x); }\n"
+        "float tanh_(float x) { return dpc_tanh(x); }\n"
+        "float bf_(float x) { return dpc_round_bf(x); }\n", host_prelude),
+        host_flags);
+    float (*e)(float), (*l)(float), (*h)(float), (*b)(float);
+    assert_non_null(lib);
+    void *p[] = { dlsym(lib, "exp_"), dlsym(lib, "log_"), dlsym(lib, "tanh_"),
+                  dlsym(lib, "bf_") };
+    memcpy(&e, &p[0], sizeof e);
+    memcpy(&l, &p[1], sizeof l);
+    memcpy(&h, &p[2], sizeof h);
+    memcpy(&b, &p[3], sizeof b);
+    assert_true(e(-INFINITY) == 0 && e(-1e9f) == 0 && isinf(e(1e9f)));
+    assert_true(isinf(e(INFINITY)) && isnan(e(NAN)) && e(0) == 1);
+    assert_true(l(0) == -INFINITY && isnan(l(-1)) && isinf(l(INFINITY)));
+    assert_true(isnan(l(NAN)) && l(1) == 0);
+    assert_true(h(INFINITY) == 1 && h(-INFINITY) == -1 && isnan(h(NAN)));
+    assert_true(isnan(b(NAN)) && isinf(b(INFINITY)) && b(1.0f) == 1);
+    assert_true(b(1.00390625f) == 1 && b(1.01171875f) == 1.015625f);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -68,6 +236,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_equal_the_evaluator),
         cmocka_unit_test(folds_equal_the_evaluator),
+        cmocka_unit_test(a_row_may_lie_over_its_operand),
+        cmocka_unit_test(equal_kernels_have_one_name),
+        cmocka_unit_test(what_is_no_nest_is_refused_with_a_reason),
+        cmocka_unit_test(env_is_that_of_the_runtime),
+        cmocka_unit_test(functions_are_right_to_a_millionth),
+        cmocka_unit_test(functions_end_where_numbers_do),
     };
     return cmocka_run_group_tests_name("kernel", tests, setup, teardown);
 }
