@@ -45,3 +45,11 @@ bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
     *why = "the library has no such convolution";
     return dpc_conv_scratch(o) >= 0;
 }
+
+Ref pack_reader(const Graph *g, Ref pack)
+{
+    for (Ref r = pack + 1; r < g->n; r++)
+        if (ops[g->node[r].op].family == FAMILY_conv && g->node[r].in[1] == pack)
+            return r;
+    return NONE;
+}

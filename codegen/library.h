@@ -21,5 +21,7 @@ bool strand_cut(const Strand *from, const int64_t *size, int n, Strand *part);
  * nest like any other. */
 bool dot_describe(const Graph *, Ref, DpcDot *, const char **why);
 bool conv_describe(const Graph *, Ref, DpcConv *, const char **why);
+/* The convolution that a pack of filters is for; NONE. */
+Ref pack_reader(const Graph *, Ref pack);
 
 #endif

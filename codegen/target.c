@@ -89,9 +89,15 @@ static int cuda_layout(const Graph *g, Ref r)
     return 0;
 }
 
-static int64_t pack_bytes(const Graph *g, Ref r)
+/* What the one convolution that reads a pack wants. */
+static int64_t host_pack_bytes(const Graph *g, Ref r)
 {
-    return type_bytes(&g->mesh, &g->node[r].type);
+    const char *why;
+    DpcConv conv;
+    Ref reader = pack_reader(g, r);
+    if (reader == NONE || !conv_describe(g, reader, &conv, &why))
+        die("%s: a pack that no convolution reads", g->node[r].name);
+    return dpc_conv_pack_bytes(&conv);
 }
 
 static int64_t nest_scratch(const Graph *g, const Ref *r, int n)
@@ -136,7 +142,7 @@ static const Target host = {
     .flops = { [F32] = 1e11, [BF16] = 2e11, [I32] = 2e10, [U8] = 2e10 },
     .bandwidth = 1e10,
     .launch = 4e-6,
-    .cost = host_cost, .layout = host_layout, .pack_bytes = pack_bytes,
+    .cost = host_cost, .layout = host_layout, .pack_bytes = host_pack_bytes,
     .scratch = host_scratch,
 };
 
@@ -145,7 +151,7 @@ static const Target cuda = {
     .flops = { [F32] = 2e13, [BF16] = 4e14, [I32] = 1e13, [U8] = 1e13 },
     .bandwidth = 2e12,
     .launch = 4e-6,
-    .cost = cuda_cost, .layout = cuda_layout, .pack_bytes = pack_bytes,
+    .cost = cuda_cost, .layout = cuda_layout,
     .scratch = cuda_scratch,
 };
 

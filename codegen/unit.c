@@ -208,6 +208,22 @@ static bool conv_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     return true;
 }
 
+static bool pack_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    const Node *n = &p->g->node[l->node[0]];
+    const char *why;
+    DpcConv c;
+    memset(&c, 0, sizeof c);
+    if (n->op != OP_pack
+        || !conv_describe(p->g, pack_reader(p->g, l->node[0]), &c, &why))
+        return false;
+    q->kind = DPC_STEP_PACK;
+    q->call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
+    arg_node(u, p, q, n->in[0]);
+    arg_node(u, p, q, l->node[0]);
+    return true;
+}
+
 static int coll_kind(Op op)
 {
     return op == OP_all_reduce ? DPC_ALL_REDUCE
@@ -345,6 +361,7 @@ static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
     bool done = coll_step(u, p, &q, l);
     if (!done && alone)
         done = dot_step(u, p, &q, l) || conv_step(u, p, &q, l)
+            || pack_step(u, p, &q, l)
             || time_step(u, p, &q, l) || copy_step(u, p, &q, l);
     if (!done)
         kernel_step(u, p, &q, l, uses);

@@ -5,7 +5,11 @@
  * the same shape, forward and back, until it meets a value that has one; a
  * kernel reads any order through its strides, so a border costs a slower
  * read and no copy.  Only an operand of a convolution must lie in the order
- * asked: where it does not, a copy is made. */
+ * asked: where it does not, a copy is made.
+ *
+ * Filters are packed for their convolution, in an order that the target alone
+ * knows.  A pack depends on weights only, so it runs once a step, before the
+ * turns. */
 #include "passes/pass.h"
 
 static bool pointwise(const Node *n)
@@ -79,6 +83,20 @@ static Ref in_order(Copy *c, Ref r, int order)
     return q;
 }
 
+static Ref packed(Copy *c, Ref r, const Job *j)
+{
+    const Node *n = &c->in->node[r];
+    Ref w = c->map[n->in[1]];
+    const Node of = c->out->node[w];
+    if (!j->target->pack_bytes || of.loop || of.layout)
+        return w;
+    Attr a = { .use = n->op == OP_conv_dx };
+    Ref q = emit_typed(c->out, OP_pack, &a, of.type, &w, 1, NULL, n->loc);
+    Node *m = &c->out->node[q];
+    m->segment = BEGIN, m->scope = n->scope, m->stage = n->stage;
+    return q;
+}
+
 Graph *pass_layout(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
@@ -96,7 +114,8 @@ Graph *pass_layout(const Graph *in, Job *j)
         }
         for (int i = 0; i < n->nin; i++) {
             bool picture = i == 0 || (i == 1 && n->op == OP_conv_dw);
-            x[i] = picture ? in_order(&c, n->in[i], w) : c.map[n->in[i]];
+            x[i] = picture ? in_order(&c, n->in[i], w)
+                 : i == 1 ? packed(&c, r, j) : c.map[n->in[i]];
         }
         Ref q = copy_node_in(&c, r, x, n->nin);
         c.out->node[q].layout = n->op == OP_conv_dw ? 0 : w;
