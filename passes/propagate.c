@@ -43,7 +43,8 @@ static void remember(Prop *p, Ref from, Ref to)
     if (from >= p->nmade) {
         uint32_t n = 2 * from + 64;
         Made **m = alloc(p->scratch, n * sizeof *m);
-        memcpy(m, p->made, p->nmade * sizeof *m);
+        for (uint32_t i = 0; i < p->nmade; i++)
+            m[i] = p->made[i];
         p->made = m, p->nmade = n;
     }
     Made *m = alloc(p->scratch, sizeof *m);
