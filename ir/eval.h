@@ -16,7 +16,7 @@ typedef struct Eval Eval;
 
 Eval *eval_new(const Graph *, Domain, uint64_t seed, uint64_t step);
 /* Give a leaf its whole (global) value; parts are cut for each rank.  Leaves
- * that are not given get values by hash of their name and global index (the
+ * that are not given get values by hash of seed, name and global index (the
  * same whatever the mesh), scalars their default. */
 void eval_set(Eval *, Ref leaf, const Num *whole);
 void eval_run(Eval *);                    /* every node, rank and turn */

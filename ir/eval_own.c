@@ -28,9 +28,10 @@ static Num draw(const Node *n, Domain domain, const Place *p, int64_t index)
 }
 
 /* The same whatever the mesh: floats in [-1/2, 1/2), integers 0..9. */
-static Num by_name(const Node *n, Domain domain, int64_t index)
+static Num by_name(const Node *n, Domain domain, uint64_t seed, int64_t index)
 {
-    uint64_t h = field_hash(field_key(n->name), (uint64_t)index);
+    uint64_t key = field_key(n->name) + seed * 0x9e3779b97f4a7c15u;
+    uint64_t h = field_hash(key, (uint64_t)index);
 
     if (n->type.dtype == I32 || n->type.dtype == U8)
         return num_of(domain, (double)(h % 10));
@@ -59,7 +60,7 @@ Num eval_leaf(const Node *n, Domain domain, const Place *p, int64_t index)
     case OP_random:
         return draw(n, domain, p, index);
     default:
-        return by_name(n, domain, index);
+        return by_name(n, domain, p->seed, index);
     }
 }
 
