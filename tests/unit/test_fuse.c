@@ -175,6 +175,47 @@ static void columns_join_the_map_that_they_read(void **state)
     check(g, 1);
 }
 
+static int layout_of(const Graph *g, Op op)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == op)
+            return g->node[r].layout;
+    return -1;
+}
+
+static void results_lie_as_their_operands_do(void **state)
+{
+    (void)state;
+    Graph *g = fused("x = input : f32[2,8,14,14]\n"
+                     "w = param : f32[8,8,3,3]\n"
+                     "c = conv x, w pad=1 layout=0231\n"
+                     "g = move c \"b(gc)hw->bgchw\" g=4\n"
+                     "e = exp g\n"
+                     "s = max e \"bgchw -> bg\"\n"
+                     "t = move s \"bg -> bgchw\" c=2 h=14 w=14\n"
+                     "d = sub e, t\n"
+                     "m = move d \"bgchw -> b(gc)hw\"\n"
+                     "k = tanh m\n"
+                     "y = conv k, w pad=1 layout=0231\n"
+                     "return y=y\n");
+    check(g, 1);
+    assert_int_equal(layout_of(g, OP_exp), 3412);
+    assert_int_equal(layout_of(g, OP_sub), 3412);
+}
+
+/* Its k runs over channels first; nobody else asks for channels last. */
+static void what_a_dot_reads_is_row_major(void **state)
+{
+    (void)state;
+    Graph *g = fused("x = input : f32[64,64,7,7]\n"
+                     "w = param : f32[64,7,7,64]\n"
+                     "e = exp x layout=0231\n"
+                     "y = dot e, w \"aklm,klmp->ap\"\n"
+                     "return y=y\n");
+    check(g, 1);
+    assert_int_equal(layout_of(g, OP_exp), 0);
+}
+
 static void meaning_is_kept(void **state)
 {
     (void)state;
@@ -288,6 +329,8 @@ int main(void)
         cmocka_unit_test(segments_are_kept_apart),
         cmocka_unit_test(backward_computes_again_what_costs_no_bytes),
         cmocka_unit_test(columns_join_the_map_that_they_read),
+        cmocka_unit_test(results_lie_as_their_operands_do),
+        cmocka_unit_test(what_a_dot_reads_is_row_major),
         cmocka_unit_test(meaning_is_kept),
         cmocka_unit_test(every_edge_that_stays_has_a_reason),
         cmocka_unit_test(five_thousand_nodes_take_half_a_second),
