@@ -177,6 +177,22 @@ static void print_after(const Options *o, const Graph *g, Job job)
         show(o, out);
 }
 
+static void print_fusion(const Graph *g, Job job)
+{
+    job.stop_after = "layout";
+    g = run_passes(NULL, g, &job);
+    job.scratch = arena_new();
+    fuse_report(g, &job, stdout);
+    Fusion f = fuse_figures(g, &job);
+    arena_free(job.scratch);
+    double nodes = f.nodes ? f.nodes : 1, least = (double)f.compulsory;
+    printf("%s: %d pointwise and fold nodes in %d kernels: %.1f %%\n",
+           g->entry, f.nodes, f.launches, 100 * f.launches / nodes);
+    printf("%s: kernels move %.2f MB, compulsory are %.2f MB: %.3f\n",
+           g->entry, 1e-6 * (double)f.bytes, 1e-6 * least,
+           least > 0 ? (double)f.bytes / least : 1);
+}
+
 int cmd_print(const Options *o)
 {
     Model *m = model_open(o);
@@ -185,12 +201,16 @@ int cmd_print(const Options *o)
         entry_absent(m, o->entry);
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");
-    if (o->after)
+    if (o->after && o->fusion)
+        usage("--after and --fusion exclude each other");
+    if (o->after || o->fusion)
         job = job_open(o, plan_open(o, m->entry, m->nentry));
     for (int i = 0; i < m->nentry; i++) {
         if (o->entry && strcmp(m->entry[i]->entry, o->entry) != 0)
             continue;
-        if (o->after)
+        if (o->fusion)
+            print_fusion(m->entry[i], job);
+        else if (o->after)
             print_after(o, m->entry[i], job);
         else
             show(o, m->entry[i]);

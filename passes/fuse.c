@@ -317,7 +317,7 @@ static Graph *graph_own(const Graph *g, Arena *a)
     return own;
 }
 
-static Fuse *fuse_run(const Graph *in, Job *j)
+Fuse *fuse_run(const Graph *in, Job *j)
 {
     Arena *a = j->scratch;
     Fuse *f = alloc(a, sizeof *f);
@@ -417,15 +417,4 @@ Graph *pass_fuse(const Graph *in, Job *j)
         copy_mapped(&w, r, group, &in->node[r]);
     }
     return copy_end(&w.c);
-}
-
-void fuse_report(const Graph *g, Job *j, FILE *to)
-{
-    Fuse *f = fuse_run(g, j);
-    for (uint32_t i = 0; i < f->nmiss; i++) {
-        const Miss *m = &f->miss[i];
-        if (fuse_group(f, m->from) != fuse_group(f, m->to))
-            fprintf(to, "%s -> %s: not fused: %s\n", g->node[m->from].name,
-                    g->node[m->to].name, m->why);
-    }
 }

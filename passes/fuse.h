@@ -62,7 +62,7 @@ void fuse_again(Fuse *);
 double fuse_dot_cost(Fuse *, Ref dot, bool views);
 /* Is a dot as quick through the moves before it as on their results? */
 bool fuse_views_pay(Fuse *, Ref dot);
-/* Edges between kernels that were not fused, and why. */
-void fuse_report(const Graph *, Job *, FILE *);
+/* The groups of a graph, in the job's scratch. */
+Fuse *fuse_run(const Graph *, Job *);
 
 #endif

@@ -66,6 +66,15 @@ void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
 Graph *graph_simplify(const Graph *, Job *);
 Graph *graph_dce(const Graph *, Job *);
 
+/* How well a graph before `fuse` is fused.  The job needs its scratch. */
+typedef struct Fusion {
+    int nodes, launches;                  /* pointwise and folds; kernels */
+    int64_t bytes, compulsory;            /* that kernels move; that they must */
+} Fusion;
+Fusion fuse_figures(const Graph *, Job *);
+/* Edges between kernels that were not fused, and why: a line each. */
+void fuse_report(const Graph *, Job *, FILE *);
+
 #define PASS(name, from, to, what) PassFn pass_##name;
 #include "passes/passes.def"
 
