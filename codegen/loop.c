@@ -356,6 +356,39 @@ static void merge(Kernel *k, int at)
             (size_t)(k->norder - at) * sizeof *k->order);
 }
 
+/* Flops of values at each of `points`, roughly: a load counts as one. */
+static double work(const Kernel *k, const int *v, int n, double points)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const Value *x = &k->value[v[i]];
+        sum += x->kind == VAL_RANDOM ? 64
+             : x->kind == VAL_EXPR ? 1 + ops[x->op].work : 1;
+    }
+    return sum * points;
+}
+
+enum { FEW = 8, BUSY = 32 };
+
+/* A map that computes more than it moves wants its vectors full: a longer
+ * loop goes inside, even where its steps are no neighbours. */
+static void fill_vectors(Kernel *k)
+{
+    int last = k->norder - 1;
+    if (k->nloop || last < 1 || k->extent[k->order[last]] >= FEW
+        || work(k, k->tail, k->ntail, 1) < BUSY)
+        return;
+    for (int i = last - 1; i >= 0; i--) {
+        int a = k->order[i];
+        if (k->extent[a] < FEW)
+            continue;
+        memmove(&k->order[i], &k->order[i + 1],
+                (size_t)(last - i) * sizeof *k->order);
+        k->order[last] = a;
+        return;
+    }
+}
+
 void kernel_order(Kernel *k)
 {
     int64_t weight[KATOM] = {0};
@@ -371,6 +404,7 @@ void kernel_order(Kernel *k)
             i = i ? i - 1 : 0;
         } else
             i++;
+    fill_vectors(k);
 }
 
 /* ---- form ---- */
@@ -479,18 +513,6 @@ static double stores_traffic(const Kernel *k, const int *s, int n, Atoms set)
         bytes += traffic(k, &x->at, k->out_dtype[x->out], set, inner);
     }
     return bytes;
-}
-
-/* Flops of values at each of `points`, roughly: a load counts as one. */
-static double work(const Kernel *k, const int *v, int n, double points)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        const Value *x = &k->value[v[i]];
-        sum += x->kind == VAL_RANDOM ? 64
-             : x->kind == VAL_EXPR ? 1 + ops[x->op].work : 1;
-    }
-    return sum * points;
 }
 
 double kernel_work(const Kernel *k)
