@@ -56,8 +56,7 @@ static void mark_seen(const Graph *g, Fuse *f)
         f->kept[g->out[i].ref] = true;
 }
 
-/* Reads operand i shifted, or by rows: from memory only. */
-static bool reads_shifted(const Node *n, int i)
+bool fuse_shifted(const Node *n, int i)
 {
     return ops[n->op].family == FAMILY_index || (n->op == OP_take && i == 0);
 }
@@ -71,7 +70,7 @@ static void want(Fuse *f, Ref r, bool *by_dot, bool *in_memory)
         Ref x = n->in[i];
         f->read[x] = true;
         by_dot[x] |= f->kind[r] == VIEW || dot;
-        in_memory[x] |= (f->kind[r] == OWN && !dot) || reads_shifted(n, i);
+        in_memory[x] |= (f->kind[r] == OWN && !dot) || fuse_shifted(n, i);
     }
 }
 

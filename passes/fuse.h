@@ -51,6 +51,8 @@ bool fuse_folds(const Graph *, const Node *);
 double fuse_cost(Fuse *, const List *, const char **why);
 /* Does the node need a launch of its own, or none? */
 bool fuse_own(const Graph *, const Node *);
+/* Is operand i read shifted, or by rows: from memory only? */
+bool fuse_shifted(const Node *, int i);
 /* Memory orders of what kernels write: fuse_lie.c. */
 void fuse_lie(Fuse *);
 /* Is node r copied into a kernel of that segment which reads it?  SEG_NONE:

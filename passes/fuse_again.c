@@ -86,14 +86,26 @@ static bool pays(const Graph *g, Ref r, Ref large)
         <= type_volume(t) * dtype_size(t->dtype);
 }
 
+/* What a kernel reads shifted has to be in memory. */
+static bool *shifted(const Fuse *f)
+{
+    const Graph *g = f->g;
+    bool *by = alloc(f->arena, g->n + 1);
+    for (Ref r = 0; r < g->n; r++)
+        for (int i = 0; i < g->node[r].nin; i++)
+            by[g->node[r].in[i]] |= fuse_shifted(&g->node[r], i);
+    return by;
+}
+
 void fuse_again(Fuse *f)
 {
     const Graph *g = f->g;
+    bool *fixed = shifted(f);
     Chain *all = alloc(f->arena, (g->n + 1) * sizeof *all);
     for (Ref r = 0; r < g->n; r++) {
         Segment s = g->node[r].segment;
         bool ok = extend(f, r, all);
-        f->again[r] = ok && f->kind[r] == PLAIN && !f->kept[r]
+        f->again[r] = ok && f->kind[r] == PLAIN && !f->kept[r] && !fixed[r]
             && (s == FORWARD || s == BACKWARD) && pays(g, r, all[r].large);
     }
 }
