@@ -12,7 +12,7 @@ static void ranks_and_turns_mean_what_one_rank_means(void **state)
             Seen s = { 0 };
             Graph *g = model_graph(arena, &models[i]);
             Job j = { .keep = arena, .plan = way_plan(arena, &ways[k], g),
-                      .target = &fake_target, .check = check_pass,
+                      .target = target_of_test(), .check = check_pass,
                       .check_arg = &s };
             const Graph *out = run_passes(NULL, g, &j);
             j.check = NULL, j.stop_after = "tidy";
@@ -34,7 +34,7 @@ static const char *plan_error(const Model *m, const Way *w, const char *leaf,
             p->leaf[i].ndim++;
         else if (strcmp(p->leaf[i].name, leaf) == 0)
             p->leaf[i].split[dim] = way_split(&p->mesh, axes);
-    Job j = { .keep = arena, .plan = p, .target = &fake_target };
+    Job j = { .keep = arena, .plan = p, .target = target_of_test() };
     if (setjmp(t.jump))
         return t.text;
     err_push(&t);

@@ -11,7 +11,7 @@ static Job job_of(const Way *w, DType compute, const Graph *g)
 {
     Plan *p = way_plan(arena, w, g);
     p->compute = compute;
-    return (Job){ .keep = arena, .plan = p, .target = &fake_target };
+    return (Job){ .keep = arena, .plan = p, .target = target_of_test() };
 }
 
 static const Graph *run(const Model *m, const Way *w, DType compute,

@@ -7,7 +7,7 @@ static const Graph *scheduled(const Model *m, const Way *w, bool chains)
 {
     Graph *g = model_graph(arena, m);
     Job j = { .keep = arena, .plan = way_plan(arena, w, g),
-              .target = &fake_target };
+              .target = target_of_test() };
     fuse_chains = chains;
     return run_passes(NULL, g, &j);
 }
@@ -234,7 +234,7 @@ static void writers_over_operands_are_aligned(const World *w)
                     && t->t[m].from < t->t[i].to;
         for (int i = 0; over && i < l->n; i++) {
             const Node *n = &w->g->node[l->node[i]];
-            assert_true(pointwise_op(n) || n->op == OP_all_reduce
+            assert_true(pointwise_op(n) || !n->nin || n->op == OP_all_reduce
                         || n->op == OP_copy
                         || (n->op == OP_move && n->attr.sig[0] == '-'));
         }
