@@ -9,7 +9,7 @@ claim() {
     if sh -c "$*" > log 2>&1 < /dev/null; then ok "$name"
     else not_ok "$name" "exit $?"; fi
 }
-export dpc mlp BUILD
+export dpc tool mlp BUILD
 
 claim "each command explains itself" 'for c in compile check print opt eval \
     run demo doctor ops passes completion help version; do
@@ -25,9 +25,9 @@ if command -v groff > /dev/null && test -d /usr/share/groff; then
         groff -mdoc -Tascii -ww > page 2> bad && test -s page &&
         ! test -s bad'
 else skip "the man page formats" "no groff"; fi
-claim "lists are JSON" '"$dpc" ops --json | python3 -m json.tool &&
-    "$dpc" passes --json | python3 -m json.tool &&
-    "$dpc" check --json "$mlp" | python3 -m json.tool'
+claim "lists are JSON" '"$dpc" ops --json | "$tool" json &&
+    "$dpc" passes --json | "$tool" json &&
+    "$dpc" check --json "$mlp" | "$tool" json'
 
 claim "a model compiles twice to the same bytes" \
     '"$dpc" compile -q --no-cache "$mlp" -o one &&

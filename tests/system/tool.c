@@ -3,6 +3,7 @@
  *   tool idx DIR N H W        IDX files of N pictures u8[H, W] and labels
  *   tool npy FILE H W N       the same pictures as one .npy file, u8[N, H, W]
  *   tool pictures DIR         PNG files of every kind, one of them broken
+ *   tool json                 is what it reads one JSON text?
  *   tool hash CKPT            of the logical tensors
  *   tool diff CKPT CKPT       largest relative L2 over tensors, and whose
  *   tool strike PID DIR       kill -9 when a save begins in DIR
@@ -14,6 +15,7 @@
 #include "runtime/source.h"
 
 #include <dirent.h>
+#include <jansson.h>
 #include <math.h>
 #include <png.h>
 #include <signal.h>
@@ -144,6 +146,16 @@ static int pictures(const char *dir)
     return fclose(f);
 }
 
+static int json(FILE *f)
+{
+    json_error_t e;
+    json_t *text = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
+    if (!text)
+        fprintf(stderr, "line %d: %s\n", e.line, e.text);
+    json_decref(text);
+    return !text;
+}
+
 /* ---- checkpoints ---- */
 
 static int told(DpcStatus s)
@@ -250,12 +262,14 @@ int main(int n, char **arg)
         return npy(arg[2], atoi(arg[3]), atoi(arg[4]), atoi(arg[5]));
     if (n == 3 && !strcmp(arg[1], "pictures"))
         return pictures(arg[2]);
+    if (n == 2 && !strcmp(arg[1], "json"))
+        return json(stdin);
     if (n == 3 && !strcmp(arg[1], "hash"))
         return hash(arg[2]);
     if (n == 4 && !strcmp(arg[1], "diff"))
         return diff(arg[2], arg[3]);
     if (n == 4 && !strcmp(arg[1], "strike"))
         return strike(atoi(arg[2]), arg[3]);
-    fputs("usage: tool idx|npy|pictures|hash|diff|strike ...\n", stderr);
+    fputs("usage: tool idx|npy|pictures|json|hash|diff|strike ...\n", stderr);
     return 2;
 }
