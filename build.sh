@@ -207,6 +207,7 @@ make make the build
 pkg-config pkg-config flags of libraries
 mpicc libopenmpi-dev ranks talk through MPI
 mpirun openmpi-bin starts ranks
+pgrep procps tests find the ranks that they kill
 /usr/include/lua5.4/lua.h liblua5.4-dev models are written in Lua
 /usr/include/cmocka.h libcmocka-dev unit tests
 /usr/include/dnnl.h libdnnl-dev matrix products and convolutions
