@@ -57,6 +57,48 @@ static void stores(Text *t, const Kernel *k, const int *s, int n, int depth)
 
 /* ---- maps ---- */
 
+bool kernel_flat(const Kernel *k)
+{
+    bool flat = k->form == FORM_MAP && k->norder == 1 && !k->npos && !k->ntable
+        && !k->nloop;
+    for (int v = 0; v < k->nvalue && flat; v++) {
+        const Value *x = &k->value[v];
+        flat = x->kind == VAL_CONST || x->kind == VAL_EXPR
+            || (x->kind == VAL_LOAD && x->row < 0 && !x->nguard && !x->nquot
+                && !x->at.at && (unsigned long)x->at.coef[k->order[0]] < 2);
+    }
+    for (int s = 0; s < k->nstore && flat; s++)
+        flat = !k->store[s].at.at && k->store[s].at.coef[k->order[0]] == 1;
+    return flat;
+}
+
+static void flat_buffers(Text *t, const Kernel *k)
+{
+    for (int i = 0; i < k->nin + k->nout; i++) {
+        bool in = i < k->nin;
+        const char *type = text_memtype(in ? k->g->node[k->in[i]].type.dtype
+                                           : k->out_dtype[i - k->nin]);
+        text_add(t, "        %s%s *DPC_RESTRICT %c%d = p[c * %dL + %d];\n",
+                 in ? "const " : "", type, in ? 'a' : 'o',
+                 in ? i : i - k->nin, k->nin + k->nout, i);
+    }
+}
+
+/* All members in one parallel region: no thread waits between two of them. */
+static void flat(Text *t, const Kernel *k)
+{
+    text_add(t, "    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n"
+             "#pragma omp parallel if (n[count] * %dL >= %dL)\n"
+             "    for (long c = 0; c < count; c++) {\n", k->ntail + 1, PARALLEL);
+    flat_buffers(t, k);
+    text_values(t, k, k->top, k->ntop, 2);
+    text_add(t, "#pragma omp for simd schedule(static) nowait\n"
+             "        for (long i0 = 0; i0 < n[c]; i0++) {\n");
+    text_values(t, k, k->tail, k->ntail, 3);
+    stores(t, k, k->tail_store, k->ntail_store, 3);
+    text_add(t, "        }\n    }\n");
+}
+
 static void map(Text *t, const Kernel *k)
 {
     int at[KATOM], n = places(k, k->outer, at), depth = 1;
@@ -424,6 +466,12 @@ KernelText kernel_host(Arena *a, const Kernel *k)
         [FORM_PUT] = put,
     };
     Text t = { .arena = a };
+    if (kernel_flat(k)) {
+        text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
+        flat(&t, k);
+        text_add(&t, "}\n");
+        return text_named(a, &t);
+    }
     text_tables(&t, k);
     text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
     text_buffers(&t, k);

@@ -137,6 +137,10 @@ typedef struct KernelText {
                                              the second launch NAME_end or 0 */
 } KernelText;
 KernelText kernel_host(Arena *, const Kernel *);
+/* Is it one pointwise loop, so that its length can be data?  Then the host's
+ * text is the same for all lengths and takes a list: operands of all members
+ * one after the other, and env->pos = { members, length of each, sum }. */
+bool kernel_flat(const Kernel *);
 KernelText kernel_cuda(Arena *, const Kernel *);
 
 /* What each emitted file begins with, and the flags it wants of cc. */

@@ -135,25 +135,102 @@ static KernelText kernel_text(const Unit *u, const Kernel *k)
     return u->cuda ? kernel_cuda(u->arena, k) : kernel_host(u->arena, k);
 }
 
-static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
-                        const uint32_t *uses)
+static void pos_add(Unit *u, Program *p, Split split, int64_t extent)
+{
+    GROW(u->arena, p->pos, p->npos, p->poscap);
+    p->pos[p->npos++] = (DpcPos){ split, extent };
+}
+
+static int64_t flat_length(const Kernel *k)
+{
+    return k->extent[k->order[0]];
+}
+
+static Kernel *kernel_of(const Unit *u, const Graph *g, const Ref *node, int n,
+                         const uint32_t *uses)
 {
     const char *why = "";
-    Kernel *k = kernel_describe(u->arena, p->g, l->node, l->n, uses, &why);
+    Kernel *k = kernel_describe(u->arena, g, node, n, uses, &why);
     if (!k)
-        die("%s: no kernel: %s", p->g->node[l->node[0]].name, why);
-    q->kind = DPC_STEP_KERNEL;
-    q->call = kernel_add(u, kernel_text(u, k));
+        die("%s: no kernel: %s", g->node[node[0]].name, why);
+    return k;
+}
+
+static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
+{
     for (int i = 0; i < k->nin; i++)
         arg_node(u, p, q, k->in[i]);
     for (int i = 0; i < k->nout; i++)
         arg_node(u, p, q, k->out[i]);
-    arg_scratch(u, p, l);
-    for (int i = 0; i < k->npos; i++) {
-        GROW(u->arena, p->pos, p->npos, p->poscap);
-        p->pos[p->npos++] = (DpcPos){ k->pos[i].split, k->pos[i].extent };
-    }
     p->flops += k->flops;
+}
+
+/* The list that a flat kernel walks: {members, lengths, sum}. */
+static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
+{
+    int64_t sum = 0;
+    pos_add(u, p, 0, n);
+    for (int i = 0; i < n; i++) {
+        pos_add(u, p, 0, flat_length(k[i]));
+        sum += flat_length(k[i]);
+    }
+    pos_add(u, p, 0, sum);
+}
+
+static bool is_flat(const Unit *u, const Kernel *k)
+{
+    return !u->cuda && kernel_flat(k);
+}
+
+static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
+                        const uint32_t *uses)
+{
+    Kernel *k = kernel_of(u, p->g, l->node, l->n, uses);
+    q->kind = DPC_STEP_KERNEL;
+    q->call = kernel_add(u, kernel_text(u, k));
+    kernel_args(u, p, q, k);
+    arg_scratch(u, p, l);
+    for (int i = 0; i < k->npos; i++)
+        pos_add(u, p, k->pos[i].split, k->pos[i].extent);
+    if (is_flat(u, k))
+        flat_pos(u, p, &k, 1);
+}
+
+/* The kernels of a bucket, in the order of their first nodes. */
+static int bucket_kernels(Unit *u, const Program *p, const Launch *l,
+                          const uint32_t *uses, Kernel **k)
+{
+    const Graph *g = p->g;
+    Ref *node = alloc(u->arena, (size_t)l->n * sizeof *node);
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        int label = g->node[l->node[i]].kernel, count = 0;
+        bool first = true;
+        for (int m = 0; m < i; m++)
+            first &= g->node[l->node[m]].kernel != label;
+        for (int m = i; first && m < l->n; m++)
+            if (g->node[l->node[m]].kernel == label)
+                node[count++] = l->node[m];
+        if (first)
+            k[n++] = kernel_of(u, g, node, count, uses);
+    }
+    return n;
+}
+
+/* Twins: one step over all of them.  False when their texts differ after all;
+ * then each has a step of its own. */
+static bool twin_step(Unit *u, Program *p, DpcStep *q, Kernel *const *k, int n)
+{
+    q->kind = DPC_STEP_KERNEL;
+    q->call = kernel_add(u, kernel_text(u, k[0]));
+    for (int i = 0; i < n; i++)
+        if (!is_flat(u, k[i])
+            || kernel_add(u, kernel_text(u, k[i])) != q->call)
+            return false;
+    for (int i = 0; i < n; i++)
+        kernel_args(u, p, q, k[i]);
+    flat_pos(u, p, k, n);
+    return true;
 }
 
 /* Equal rows are one: all are zero where unused, so bytes compare. */
@@ -286,21 +363,20 @@ static bool coll_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 }
 
 /* A kernel over operands of the local type, made of a row of the table. */
-static void row_kernel(Unit *u, DpcStep *q, Op op, Type t)
+static void row_kernel(Unit *u, Program *p, DpcStep *q, Op op, Type t)
 {
     Graph *g = graph_new(u->arena, NULL);
-    const char *why = "";
     memset(t.split, 0, sizeof t.split);
     t.partial = 0;
     Ref a = emit_typed(g, OP_input, NULL, t, NULL, 0, "a", "");
     Ref b = emit_typed(g, OP_input, NULL, t, NULL, 0, "b", "");
     Ref c = EMIT(g, op, NULL, "", a, b);
     graph_out(g, "c", c);
-    Kernel *k = kernel_describe(u->arena, g, &c, 1, NULL, &why);
-    if (!k)
-        die("no kernel for %s: %s", ops[op].name, why);
+    Kernel *k = kernel_of(u, g, &c, 1, NULL);
     q->kind = DPC_STEP_KERNEL;
     q->call = kernel_add(u, kernel_text(u, k));
+    if (is_flat(u, k))
+        flat_pos(u, p, &k, 1);
 }
 
 /* all_reduce over turns: the first turn is copied, later ones are folded in. */
@@ -319,7 +395,7 @@ static bool time_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         arg_node(u, p, q, r);
         return true;
     }
-    row_kernel(u, q, fold == FOLD_MAX ? OP_maximum : OP_add,
+    row_kernel(u, p, q, fold == FOLD_MAX ? OP_maximum : OP_add,
                type_local(&g->mesh, &n->type));
     arg_node(u, p, q, n->in[0]);
     arg_node(u, p, q, r);
@@ -351,30 +427,72 @@ static uint32_t node_add(Unit *u, Program *p, Ref r)
     return p->nnode++;
 }
 
-static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
+static void step_push(Unit *u, Program *p, DpcStep q, const Launch *l)
 {
-    const Launch *l = &p->g->sched->launch[s->launch];
-    DpcStep q = { .stream = (uint8_t)s->stream, .turn = (uint16_t)s->turn,
-                  .event = s->event, .arg = p->narg, .pos = p->npos,
-                  .wait = p->nwait };
-    bool alone = l->n == 1 && p->g->node[l->node[0]].kernel < 0;
-    bool done = coll_step(u, p, &q, l);
-    if (!done && alone)
-        done = dot_step(u, p, &q, l) || conv_step(u, p, &q, l)
-            || pack_step(u, p, &q, l)
-            || time_step(u, p, &q, l) || copy_step(u, p, &q, l);
-    if (!done)
-        kernel_step(u, p, &q, l, uses);
     q.node = node_add(u, p, l->node[l->n - 1]);
     q.narg = p->narg - q.arg;
     q.npos = p->npos - q.pos;
-    q.nwait = s->nwait;
+    GROW(u->arena, p->step, p->nstep, p->stepcap);
+    p->step[p->nstep++] = q;
+}
+
+static DpcStep step_begin(const Program *p, const Step *s)
+{
+    return (DpcStep){ .stream = (uint8_t)s->stream, .turn = (uint16_t)s->turn,
+                      .event = -1, .arg = p->narg, .pos = p->npos,
+                      .wait = p->nwait };
+}
+
+static bool library_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+{
+    bool alone = l->n == 1 && p->g->node[l->node[0]].kernel < 0;
+    return coll_step(u, p, q, l)
+        || (alone && (dot_step(u, p, q, l) || conv_step(u, p, q, l)
+                      || pack_step(u, p, q, l) || time_step(u, p, q, l)
+                      || copy_step(u, p, q, l)));
+}
+
+/* A bucket of kernels: one step, or one each. */
+static void bucket_steps(Unit *u, Program *p, const Step *s, const Launch *l,
+                         const uint32_t *uses)
+{
+    Kernel **k = alloc(u->arena, (size_t)l->n * sizeof *k);
+    int n = bucket_kernels(u, p, l, uses, k);
+    DpcStep q = step_begin(p, s);
+    if (twin_step(u, p, &q, k, n)) {
+        step_push(u, p, q, l);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        q = step_begin(p, s);
+        q.kind = DPC_STEP_KERNEL;
+        q.call = kernel_add(u, kernel_text(u, k[i]));
+        kernel_args(u, p, &q, k[i]);
+        if (is_flat(u, k[i]))
+            flat_pos(u, p, &k[i], 1);
+        step_push(u, p, q, l);
+    }
+}
+
+static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
+{
+    const Launch *l = &p->g->sched->launch[s->launch];
+    const Node *n = &p->g->node[l->node[0]];
+    uint32_t first = p->nstep;
+    DpcStep q = step_begin(p, s);
+    if (n->bucket >= 0 && n->kernel >= 0) {
+        bucket_steps(u, p, s, l, uses);
+    } else {
+        if (!library_step(u, p, &q, l))
+            kernel_step(u, p, &q, l, uses);
+        step_push(u, p, q, l);
+    }
+    p->step[first].wait = p->nwait, p->step[first].nwait = s->nwait;
     for (uint32_t i = 0; i < s->nwait; i++) {
         GROW(u->arena, p->wait, p->nwait, p->waitcap);
         p->wait[p->nwait++] = (uint32_t)s->wait[i];
     }
-    GROW(u->arena, p->step, p->nstep, p->stepcap);
-    p->step[p->nstep++] = q;
+    p->step[p->nstep - 1].event = s->event;
 }
 
 static void port_add(Unit *u, Program *p, uint32_t leaf, Ref r)

@@ -126,7 +126,7 @@ int launch_outputs(const Graph *g, const Launch *l, const uint32_t *uses,
     int n = 0;
     for (int i = 0; i < l->n; i++) {
         uint32_t inside = 0;
-        for (int k = 0; k < l->n; k++)
+        for (int k = i + 1; k < l->n && inside < uses[l->node[i]]; k++)
             for (int m = 0; m < g->node[l->node[k]].nin; m++)
                 inside += g->node[l->node[k]].in[m] == l->node[i];
         if (uses[l->node[i]] > inside)

@@ -4,8 +4,10 @@
  * in which backward makes them, so that the first group is under way while
  * the next is computed (Li et al., PyTorch Distributed, VLDB 2020, section
  * 3.2.3).  Only collectives of one op, dtype and axes, over ranks and not
- * over turns, share a bucket. */
-#include "passes/pass.h"
+ * over turns, share a bucket.
+ *
+ * Kernels: twins of the update (twins.c). */
+#include "passes/twins.h"
 #include <stdlib.h>
 
 typedef struct Cand { Ref r, made; int64_t bytes; } Cand;
@@ -46,6 +48,17 @@ static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
 }
 
+static void label_twins(Copy *c, int bucket, Arena *scratch)
+{
+    int *of = alloc(scratch, (c->in->n + 1) * sizeof *of);
+    for (Ref r = 0; r < c->in->n; r++)
+        of[r] = -1;
+    twins_label(c->in, scratch, bucket, of);
+    for (Ref r = 0; r < c->in->n; r++)
+        if (of[r] >= 0)
+            c->out->node[c->map[r]].bucket = of[r];
+}
+
 Graph *pass_bucket(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
@@ -67,5 +80,6 @@ Graph *pass_bucket(const Graph *in, Job *j)
         bytes = (same ? bytes : 0) + cand[i].bytes;
         c.out->node[c.map[cand[i].r]].bucket = bucket;
     }
+    label_twins(&c, bucket + 1, j->scratch);
     return copy_end(&c);
 }

@@ -254,6 +254,8 @@ static void scratch_items(Mem *m)
     uint32_t *index = alloc(m->scratch, (m->s->nlaunch + 1) * sizeof *index);
     for (uint32_t l = 0; t && t->scratch && l < m->s->nlaunch; l++) {
         Launch *q = &m->s->launch[l];
+        if (m->g->node[q->node[0]].bucket >= 0)
+            continue;                     /* collectives, pointwise twins */
         q->scratch = t->scratch(m->g, q->node, q->n);
         if (q->scratch <= 0)
             continue;

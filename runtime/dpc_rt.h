@@ -149,7 +149,8 @@ typedef enum DpcStepKind {
     DPC_NSTEPKIND
 } DpcStepKind;
 
-/* Where a loop of this rank and turn begins in the whole dimension. */
+/* Where a loop of this rank and turn begins in the whole dimension; without a
+ * split, the number `extent` itself. */
 typedef struct DpcPos { DpcSplit split; int64_t extent; } DpcPos;
 
 typedef struct DpcStep {

@@ -275,8 +275,9 @@ static void walk_fill(DpcRt *rt, uint32_t program)
                                    t->turn);
         for (uint32_t i = 0; i < t->npos; i++) {
             const DpcPos *q = &p->pos[t->pos + i];
-            w->pos[npos++] = q->extent * dpc_rt_part(rt, q->split, t->turn,
-                                                     NULL);
+            int64_t part = q->split ? dpc_rt_part(rt, q->split, t->turn, NULL)
+                         : 1;
+            w->pos[npos++] = q->extent * part;
         }
     }
 }

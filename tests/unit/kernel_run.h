@@ -262,6 +262,8 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
     for (int i = 0; i < k->npos; i++)
         pos[i] = k->pos[i].extent
             * split_index(&r->g->mesh, k->pos[i].split, coord);
+    if (kernel_flat(k))                   /* a list of one; CUDA reads none */
+        pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]];
     for (int i = 0; i < k->nin; i++)
         p[i] = filled(r, e, k->in[i], coord);
     for (int i = 0; i < k->nout; i++) {

@@ -91,8 +91,15 @@ static void equal_kernels_have_one_name(void **state)
     const char *a = name_of("x = input : f32[4,6]\ny = exp x\nreturn y=y\n");
     const char *b = name_of("q = param : f32[24]\np = exp q\nreturn z=p\n");
     const char *c = name_of("x = input : f32[4,7]\ny = exp x\nreturn y=y\n");
+    const char *d = name_of("x = input : f32[4,6]\ny = log x\nreturn y=y\n");
+    const char *fold[2] = {
+        name_of("x = input : f32[4,6]\ny = move x \"ab->a\"\nreturn y=y\n"),
+        name_of("x = input : f32[4,7]\ny = move x \"ab->a\"\nreturn y=y\n"),
+    };
     assert_string_equal(a, b);
-    assert_string_not_equal(a, c);
+    assert_string_equal(a, c);            /* a pointwise length is data */
+    assert_string_not_equal(a, d);
+    assert_string_not_equal(fold[0], fold[1]);
 }
 
 static void what_is_no_nest_is_refused_with_a_reason(void **state)
