@@ -5,13 +5,41 @@
  * leaf and before every set of one, so that the result is a right program
  * already; propagate then carries the splits inward. */
 #include "passes/pass.h"
+#include <stdlib.h>
 
-static const LeafPlan *plan_of(const Job *j, const Node *n)
+/* The plan's leaves by name; of two of one name the first counts. */
+typedef struct Index { const LeafPlan **leaf; uint32_t n; } Index;
+
+static int by_name(const void *a, const void *b)
 {
-    for (uint32_t i = 0; j->plan && i < j->plan->nleaf; i++)
-        if (strcmp(j->plan->leaf[i].name, n->name) == 0)
-            return &j->plan->leaf[i];
-    return NULL;
+    const LeafPlan *x = *(const LeafPlan *const *)a;
+    const LeafPlan *y = *(const LeafPlan *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x > y) - (x < y);
+}
+
+static Index index_of(const Plan *p, Arena *a)
+{
+    Index x = { NULL, p ? p->nleaf : 0 };
+    x.leaf = alloc(a, (x.n + 1) * sizeof *x.leaf);
+    for (uint32_t i = 0; i < x.n; i++)
+        x.leaf[i] = &p->leaf[i];
+    qsort(x.leaf, x.n, sizeof *x.leaf, by_name);
+    return x;
+}
+
+static const LeafPlan *plan_of(const Index *x, const Node *n)
+{
+    uint32_t lo = 0, hi = x->n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (strcmp(x->leaf[mid]->name, n->name) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    bool found = lo < x->n && strcmp(x->leaf[lo]->name, n->name) == 0;
+    return found ? x->leaf[lo] : NULL;
 }
 
 static const char *first_name(const Mesh *m, Axes a)
@@ -80,6 +108,7 @@ static Ref reshard(Graph *g, Ref r, const Type *want, const char *loc)
 Graph *pass_partition(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
+    Index plan = index_of(j->plan, j->scratch);
     Ref *leaf = alloc(j->scratch, (in->n + 1) * sizeof *leaf);
     if (j->plan) {
         one_time_axis(&j->plan->mesh);
@@ -87,7 +116,7 @@ Graph *pass_partition(const Graph *in, Job *j)
     }
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
-        const LeafPlan *p = ops[n->op].leaf ? plan_of(j, n) : NULL;
+        const LeafPlan *p = ops[n->op].leaf ? plan_of(&plan, n) : NULL;
         leaf[r] = copy_node(&c, r);
         if (!p)
             continue;
