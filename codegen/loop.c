@@ -409,7 +409,8 @@ void kernel_order(Kernel *k)
 
 /* ---- form ---- */
 
-/* The atom that most loads of the loop run along, a step an element. */
+/* The atom that most loads and stores of the loop run along, a step an
+ * element. */
 static int fast_atom(const Kernel *k, const Loop *l)
 {
     int vote[KATOM] = {0}, best = -1;
@@ -418,6 +419,10 @@ static int fast_atom(const Kernel *k, const Loop *l)
         for (int a = 0; x->kind == VAL_LOAD && a < k->natom; a++)
             vote[a] += x->at.coef[a] == 1 && k->extent[a] > 1;
     }
+    for (int i = 0; i < l->nstore; i++)
+        for (int a = 0; a < k->natom; a++)
+            vote[a] += k->store[l->store[i]].at.coef[a] == 1
+                && k->extent[a] > 1;
     for (int a = 0; a < k->natom; a++)
         if (vote[a] && (best < 0 || vote[a] > vote[best]))
             best = a;
