@@ -322,6 +322,8 @@ Fuse *fuse_run(const Graph *in, Job *j)
     Fuse *f = alloc(a, sizeof *f);
     Graph *g = graph_own(in, a);
     size_t n = g->n + 1;
+    if (!j->target)
+        die("fuse: no target to ask for costs");
     f->g = g, f->arena = a, f->target = j->target;
     f->kind = alloc(a, n * sizeof *f->kind);
     f->kept = alloc(a, n * sizeof *f->kept);
