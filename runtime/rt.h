@@ -22,7 +22,8 @@ typedef struct DpcMark {
     _Atomic uint32_t at[2];               /* step under way, a stream */
     _Atomic uint32_t runs;                /* begun so far */
 } DpcMark;
-enum { DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_LEFT, DPC_MARK_FAILED };
+enum { DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_CALLS, DPC_MARK_LEFT,
+       DPC_MARK_FAILED };                 /* calls: votes, shares, gathers */
 
 /* A program with its addresses filled in; index s is the program's step. */
 typedef struct DpcWalk {

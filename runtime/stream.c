@@ -127,8 +127,11 @@ DpcStatus dpc_rt_call(DpcRt *rt, DpcCall *fn, void *arg)
 {
     if (!rt->has_thread)
         return fn(rt->comm, arg);
+    int32_t was = atomic_exchange(&rt->mark->state, DPC_MARK_CALLS);
     ask(rt, fn, arg);
-    return answer(rt);
+    DpcStatus s = answer(rt);
+    atomic_store(&rt->mark->state, was);
+    return s;
 }
 
 static DpcStatus vote(DpcComm *c, void *value)

@@ -80,9 +80,12 @@ void dpc_watch_where(const DpcUnit *u, const DpcMark *m, char *to, size_t size)
     const DpcNode *n = NULL;
     if (program < u->nprogram)
         n = node_at(&u->program[program], atomic_load(&m->at[0]));
-    if (atomic_load(&m->state) != DPC_MARK_RUNS || !n)
-        snprintf(to, size, "after step %llu, outside of any op",
-                 (unsigned long long)atomic_load(&m->step));
+    int32_t state = atomic_load(&m->state);
+    if (state != DPC_MARK_RUNS || !n)
+        snprintf(to, size, "after step %llu, %s",
+                 (unsigned long long)atomic_load(&m->step),
+                 state == DPC_MARK_CALLS ? "talking with the others"
+                                         : "outside of any op");
     else
         snprintf(to, size, "at step %llu of '%s' in op '%s' (%s)",
                  (unsigned long long)atomic_load(&m->step),
@@ -156,7 +159,8 @@ static void progress_look(DpcWatch *w)
     const DpcMark *m = w->rt->mark;
     uint64_t now[4] = {atomic_load(&m->step), atomic_load(&m->at[0]),
                        atomic_load(&m->at[1]), atomic_load(&m->runs)};
-    bool runs = atomic_load(&m->state) == DPC_MARK_RUNS;
+    int32_t state = atomic_load(&m->state);
+    bool runs = state == DPC_MARK_RUNS || state == DPC_MARK_CALLS;
     if (!runs || memcmp(now, w->seen, sizeof now)) {
         memcpy(w->seen, now, sizeof now);
         w->since = dpc_now();
