@@ -1,10 +1,18 @@
 /* cmd_run.c -- dpc run: a binary on ranks of this machine.
  *
  * mpirun refuses root and more ranks than cores unless its environment says
- * otherwise; flags would differ between versions, so the environment it is. */
+ * otherwise; flags would differ between versions, so the environment it is.
+ *
+ * Asked to end, mpirun kills its ranks and fails, whatever they answer.  But it
+ * passes SIGUSR1 on, which asks a binary the same: save and leave.  So that is
+ * what it gets here for the first SIGTERM or SIGINT, the second is its own.  It
+ * runs in a process group of its own, or the terminal would send it both. */
 #include "compiler/options.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void environment(const Options *o, int64_t ranks)
@@ -21,6 +29,59 @@ static void environment(const Options *o, int64_t ranks)
     int64_t cores = sysconf(_SC_NPROCESSORS_ONLN) / ranks;
     setenv("OMP_NUM_THREADS", fmt(o->arena, "%lld",
                                   (long long)(cores > 1 ? cores : 1)), 0);
+}
+
+static volatile pid_t launcher;
+
+static void pass_on(int sig)
+{
+    static volatile sig_atomic_t asked;
+    kill(launcher, asked || (sig != SIGTERM && sig != SIGINT) ? sig : SIGUSR1);
+    asked |= sig == SIGTERM || sig == SIGINT;
+}
+
+/* All signals that are passed on; how: SIG_BLOCK or SIG_UNBLOCK. */
+static void signals_mask(int how)
+{
+    static const int all[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
+    struct sigaction act = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < COUNT(all); i++) {
+        sigaddset(&set, all[i]);
+        if (how == SIG_UNBLOCK && launcher > 0)
+            sigaction(all[i], &act, NULL);
+    }
+    sigprocmask(how, &set, NULL);
+}
+
+_Noreturn static void start(const char **arg)
+{
+    execvp(arg[0], (char **)arg);
+    err_code(5, arg[0], "cannot be started: %s; see dpc doctor",
+             strerror(errno));
+}
+
+/* Runs mpirun; its exit code. */
+static int launch(const char **arg)
+{
+    int status = 0;
+    signals_mask(SIG_BLOCK);
+    launcher = fork();
+    if (launcher < 0)
+        err_code(5, arg[0], "cannot be started: %s", strerror(errno));
+    if (launcher == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        setpgid(0, 0);
+        if (!freopen("/dev/null", "r", stdin))
+            _exit(5);
+        signals_mask(SIG_UNBLOCK);
+        start(arg);
+    }
+    signals_mask(SIG_UNBLOCK);
+    while (waitpid(launcher, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int cmd_run(const Options *o)
@@ -43,7 +104,7 @@ int cmd_run(const Options *o)
     environment(o, ranks);
     for (int i = 0; o->verbose && i < n; i++)
         fprintf(stderr, "%s%s", arg[i], i + 1 < n ? " " : "\n");
-    execvp(arg[0], (char **)arg);
-    err_code(5, arg[0], "cannot be started: %s%s", strerror(errno),
-             ranks > 1 ? "; see dpc doctor" : "");
+    if (ranks > 1)
+        return launch(arg);
+    start(arg);
 }

@@ -31,7 +31,7 @@ begin() {
 # pid_of RANK: of the binary, which its shell or mpirun started.
 pid_of() {
     for p in $(pgrep -f '^\./two.bin train'); do
-        tr '\0' '\n' < "/proc/$p/environ" 2> /dev/null |
+        cat "/proc/$p/environ" 2> /dev/null | tr '\0' '\n' |
             grep -qx "OMPI_COMM_WORLD_RANK=$1" &&
             [ "$(readlink "/proc/$p/cwd")" = "$(pwd -P)" ] && echo "$p" && return
     done
@@ -52,6 +52,18 @@ if saved; then ok "SIGTERM to one rank saves"; else not_ok "SIGTERM to one rank 
 begin mpirun -n 2 ./two.bin
 kill -INT "$(pid_of 0)"; wait $boss; rc=$?
 exits 0 "SIGINT does the same" "stopped at step [0-9]+, saved"
+
+begin "$dpc" run -n 2 two.bin
+kill -TERM $boss; wait $boss; rc=$?
+exits 0 "SIGTERM to dpc run ends both with exit 0" "stopped at step [0-9]+, saved"
+if saved; then ok "SIGTERM to dpc run saves"; else not_ok "SIGTERM to dpc run saves" "nothing whole"; fi
+
+begin "$dpc" run -n 2 two.bin
+kill -9 $boss; t=$(now) k=0; wait $boss 2> wait.log
+until [ $k -gt 200 ] || [ -z "$(pid_of 0)$(pid_of 1)" ]; do sleep 0.05; k=$((k + 1)); done
+t=$(since "$t")
+if holds "$t < 10"; then ok "dpc run killed: its ranks leave in 10 s"
+else not_ok "dpc run killed: its ranks leave in 10 s" "$t s"; fi
 
 begin mpirun -n 2 ./below ./two.bin
 dead=$(pid_of 1) t=$(now)
@@ -86,10 +98,10 @@ kill -STOP "$(pid_of 1)"
 kill -USR2 "$(pid_of 0)"; sleep 0.5
 kill -CONT "$(pid_of 1)"
 kill -TERM "$(pid_of 1)"; wait $boss; rc=$?
-exits 0 "SIGUSR2 says where each rank is" "rank 0 \(pid [0-9]+\) is at step" "rank 1 \(pid [0-9]+\) is at step"
+exits 0 "SIGUSR2 says where each rank is" "rank 0 \(pid [0-9]+\) is (at|after) step" "rank 1 \(pid [0-9]+\) is (at|after) step"
 
 rm -rf out
-mpirun -n 2 ./below ./two.bin train --data data --steps 10000000 --out out --timeout 2 --quiet > log 2>&1 &
+mpirun -n 2 ./below ./two.bin train --data data --steps 10000000 --out out --timeout 3 --quiet > log 2>&1 &
 boss=$! k=0
 until [ $k -gt 200 ] || grep -qs '"step":2,' out/metrics.jsonl; do sleep 0.05; k=$((k + 1)); done
 stuck=$(pid_of 1); kill -STOP "$stuck"
@@ -97,4 +109,4 @@ k=0; until [ $k -gt 200 ] || [ -s rc.0 ]; do sleep 0.05; k=$((k + 1)); done
 kill -9 "$stuck" 2> /dev/null
 wait $boss
 rc=$(cat rc.0 2> /dev/null)
-exits 5 "a hang ends after --timeout and says where" "nothing moved for 2 s" "rank 1 \(pid $stuck\) is "
+exits 5 "a hang ends after --timeout and says where" "nothing moved for 3 s" "rank 1 \(pid $stuck\) is "
