@@ -110,12 +110,27 @@ static char *model_path(const Demo *d, const char *name)
     return fmt(d->arena, "%s/models/dalle2/%s.lua", d->o->home, name);
 }
 
+/* bf16 where the cores have matrix units for it, and f32 elsewhere. */
+static const char *dtype_of(const Demo *d)
+{
+    char line[8192];
+    bool amx = false;
+    if (d->o->dtype)
+        return d->o->dtype;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && !amx && fgets(line, sizeof line, f))
+        amx = strstr(line, " amx_bf16") != NULL;
+    if (f)
+        fclose(f);
+    return amx ? "bf16" : "f32";
+}
+
 /* Two at a time: of one alone the Lua, the passes and the linker leave a
  * core idle. */
 void demo_compile(Demo *d)
 {
     Process p[COUNT(models)];
-    const char *dtype = d->o->dtype ? d->o->dtype : "f32";
+    const char *dtype = dtype_of(d);
     double begin = seconds_now();
     if (mkdir(demo_path(d, "bin"), 0777) && errno != EEXIST)
         err_code(5, demo_path(d, "bin"), "cannot be made: %s",

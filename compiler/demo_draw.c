@@ -6,9 +6,15 @@
  *   shuffled  as captions, but each from the embedding of another caption:
  *             if the garments still came out right, the embedding would not
  *             be what they are drawn from
- * A fourth is a control: photographs averaged over each garment have the
- * right colours and garments, but no variety, and must not pass the gate of
- * the Frechet distance. */
+ * Two are controls, made of the test photographs and the captions of the
+ * first: `real` is one photograph for each picture, and says how far as many
+ * perfect pictures are from all; `means`, the average photograph of each
+ * garment, has the right colours and garments but no variety, and must not
+ * pass the gate of the Frechet distance.
+ *
+ * The scale of a judge's features is an accident of its training, and the
+ * distance goes with its square.  So features are measured in units of their
+ * standard deviation over real composites, root mean square over features. */
 #include "compiler/demo_own.h"
 #include <jansson.h>
 #include <math.h>
@@ -19,9 +25,9 @@ enum { SIDE = 28, PIXELS = SIDE * SIDE, COLOURS = 8, GARMENTS = 10,
 
 static const struct { const char *name; int calls, shuffle; } sets[] = {
     { "captions", 4, 0 }, { "heldout", 2, 0 }, { "shuffled", 2, 37 },
-    { "means", 1, 0 },
+    { "real", 4, 0 }, { "means", 1, 0 },
 };
-typedef enum SetId { CAPTIONS, HELDOUT, SHUFFLED, MEANS } SetId;
+typedef enum SetId { CAPTIONS, HELDOUT, SHUFFLED, REAL, MEANS } SetId;
 
 /* ---- captions ---- */
 
@@ -57,6 +63,8 @@ static const char *caption(const Words *w, const char *colour,
                word(w, "backgrounds", ground));
 }
 
+static int ground_of(int row) { return (row / GARMENTS + row) % 4; }
+
 /* Caption `row` of call `call` of a set. */
 static const char *caption_of(const Words *w, SetId set, int call, int row)
 {
@@ -64,7 +72,7 @@ static const char *caption_of(const Words *w, SetId set, int call, int row)
     if (set != HELDOUT)
         return caption(w, word(w, "colours", row / GARMENTS),
                        word(w, "garments", row % GARMENTS),
-                       (row / GARMENTS + row) % 4);
+                       ground_of(row));
     int i = call * ROWS + row, n = (int)json_array_size(held);
     if (!n)
         err("unclip.lua", "meta: no held_out pairs");
@@ -146,26 +154,20 @@ static float *pictures_read(const Demo *d, SetId set)
     return to;
 }
 
-/* ---- the control ---- */
+/* ---- the controls ---- */
 
-/* Of all photographs of a garment: mean of alpha (0.35 + 0.65 g) and of
- * alpha, by which a composite is linear in its two colours. */
-typedef struct Average { double fore[PIXELS], alpha[PIXELS]; int n; } Average;
+/* Sums over n photographs of alpha (0.35 + 0.65 g) and of alpha, in which a
+ * composite is linear. */
+typedef struct Paint { double fore[PIXELS], alpha[PIXELS]; int n; } Paint;
 
-static Average *averages(const Photos *p, Arena *a)
+static void paint_add(Paint *to, const uint8_t *pixel)
 {
-    Average *of = alloc(a, GARMENTS * sizeof *of);
-    for (int64_t i = 0; i < p->n; i++) {
-        Average *m = &of[p->label[i] % GARMENTS];
-        m->n++;
-        for (int k = 0; k < PIXELS; k++) {
-            double g = p->pixel[i * PIXELS + k] / 255.0;
-            double alpha = fmin(1, 3 * g);
-            m->fore[k] += alpha * (0.35 + 0.65 * g);
-            m->alpha[k] += alpha;
-        }
+    for (int k = 0; k < PIXELS; k++) {
+        double g = pixel[k] / 255.0, alpha = fmin(1, 3 * g);
+        to->fore[k] += alpha * (0.35 + 0.65 * g);
+        to->alpha[k] += alpha;
     }
-    return of;
+    to->n++;
 }
 
 static double channel(const Words *w, const char *name, int c)
@@ -176,10 +178,11 @@ static double channel(const Words *w, const char *name, int c)
     return json_number_value(json_array_get(rgb, (size_t)c));
 }
 
-static void average_paint(const Words *w, const Average *m, int row, float *to)
+/* The picture of caption `row`, [3, PIXELS]. */
+static void paint_put(const Words *w, const Paint *m, int row, float *to)
 {
     const char *colour = word(w, "colours", row / GARMENTS);
-    const char *ground = word(w, "backgrounds", (row / GARMENTS + row) % 4);
+    const char *ground = word(w, "backgrounds", ground_of(row));
     for (int c = 0; c < 3; c++) {
         double fore = channel(w, colour, c), back = channel(w, ground, c);
         for (int k = 0; k < PIXELS; k++)
@@ -188,21 +191,46 @@ static void average_paint(const Words *w, const Average *m, int row, float *to)
     }
 }
 
-static void means_write(const Words *w)
+/* The n-th photograph of a garment, counted around. */
+static const uint8_t *photo(const Photos *p, int garment, int n)
 {
-    Demo *d = w->demo;
+    for (int64_t i = 0, seen = 0; ; i++) {
+        if (i >= 4 * p->n && !seen)
+            err("photographs", "none has label %d", garment);
+        if (p->label[i % p->n] == garment && seen++ == n)
+            return p->pixel + i % p->n * PIXELS;
+    }
+}
+
+static void control_write(const Words *w, const Photos *p, SetId set, int call)
+{
+    Arena *a = w->demo->arena;
+    Npy to = npy_make(a, NPY_F32, 4, (int64_t[]){ ROWS, 3, SIDE, SIDE });
+    Paint *mean = alloc(a, GARMENTS * sizeof *mean);
+    for (int64_t i = 0; set == MEANS && i < p->n; i++)
+        paint_add(&mean[p->label[i] % GARMENTS], p->pixel + i * PIXELS);
+    for (int i = 0; i < ROWS; i++) {
+        Paint one = { .n = 0 };
+        if (set == REAL)
+            paint_add(&one, photo(p, i % GARMENTS,
+                                  call * COLOURS + i / GARMENTS));
+        paint_put(w, set == REAL ? &one : &mean[i % GARMENTS], i,
+                  (float *)to.data + i * 3 * PIXELS);
+    }
+    npy_write(&to, pictures_path(w->demo, set, call));
+    tokens_write(w, set, call);
+}
+
+static void controls_write(const Words *w)
+{
+    const Demo *d = w->demo;
     Photos p = photos_read(d->arena, d->data, "t10k");
     if (p.h != SIDE || p.w != SIDE)
         err(d->data, "photographs of %lld x %lld; wanted %d x %d",
             (long long)p.h, (long long)p.w, SIDE, SIDE);
-    Average *m = averages(&p, d->arena);
-    Npy a = npy_make(d->arena, NPY_F32, 4,
-                     (int64_t[]){ ROWS, 3, SIDE, SIDE });
-    for (int i = 0; i < ROWS; i++)
-        average_paint(w, &m[i % GARMENTS], i,
-                      (float *)a.data + i * 3 * PIXELS);
-    npy_write(&a, pictures_path(d, MEANS, 0));
-    tokens_write(w, MEANS, 0);
+    for (SetId set = REAL; set <= MEANS; set++)
+        for (int i = 0; i < sets[set].calls; i++)
+            control_write(w, &p, set, i);
 }
 
 void demo_sample(Demo *d)
@@ -210,10 +238,10 @@ void demo_sample(Demo *d)
     Words w = words_open(d);
     double seconds = 0;
     int n = 0;
-    for (SetId set = CAPTIONS; set < MEANS; set++)
+    for (SetId set = CAPTIONS; set < REAL; set++)
         for (int i = 0; i < sets[set].calls; i++, n += ROWS)
             seconds += draw(&w, set, i);
-    means_write(&w);
+    controls_write(&w);
     json_decref(w.meta);
     grid_write(d->arena, demo_path(d, "samples.png"),
                pictures_read(d, CAPTIONS), ROWS, SIDE, SIDE, GARMENTS, 2);
@@ -326,22 +354,38 @@ static void halves(Demo *d, Gauss half[2])
                            (float *)c.data + h * n * n, n);
 }
 
-static void frechet(Demo *d, const Score *drawn, const Score *means)
+static double frechet_of(Demo *d, const Score *s, const Gauss *real)
+{
+    if (real->n != s->nfeature)
+        err("judge.lua", "score has %d features, features %d", s->nfeature,
+            real->n);
+    Gauss g = gauss_fit(d->arena, s->feature, s->n, real->n);
+    return gauss_distance(d->arena, &g, real);
+}
+
+/* Mean variance of a feature: the unit of distances. */
+static double unit_of(const Gauss *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n; i++)
+        sum += g->cov[i * g->n + i];
+    return sum > 0 ? sum / g->n : 1;
+}
+
+static void frechet(Demo *d, const Score *drawn, const Score *photos,
+                    const Score *means)
 {
     Report *r = &d->report;
     Gauss half[2];
     halves(d, half);
     Gauss real = gauss_both(d->arena, &half[0], &half[1]);
-    if (real.n != drawn->nfeature)
-        err("judge.lua", "score has %d features, features %d",
-            drawn->nfeature, real.n);
-    Gauss a = gauss_fit(d->arena, drawn->feature, drawn->n, real.n);
-    Gauss b = gauss_fit(d->arena, means->feature, means->n, real.n);
-    double reference = gauss_distance(d->arena, &half[0], &half[1]);
+    double unit = unit_of(&real);
+    double reference = gauss_distance(d->arena, &half[0], &half[1]) / unit;
     report_number(r, M_frechet_reference, reference);
-    report_number(r, M_frechet, gauss_distance(d->arena, &a, &real));
+    report_number(r, M_frechet, frechet_of(d, drawn, &real) / unit);
+    report_number(r, M_frechet_real, frechet_of(d, photos, &real) / unit);
     report_number(r, M_frechet_class_means,
-                  gauss_distance(d->arena, &b, &real));
+                  frechet_of(d, means, &real) / unit);
     report_limit(r, M_frechet, 2 * reference + 5);
     report_limit(r, M_frechet_class_means, 2 * reference + 5);
 }
@@ -353,7 +397,8 @@ void demo_score(Demo *d)
                 share(d, "judge", "garment_accuracy"));
     report_rate(r, M_zero_shot_accuracy, share(d, "clip", "zero_shot"));
     Score drawn = judge(d, CAPTIONS), held = judge(d, HELDOUT);
-    Score shuffled = judge(d, SHUFFLED), means = judge(d, MEANS);
+    Score shuffled = judge(d, SHUFFLED);
+    Score photos = judge(d, REAL), means = judge(d, MEANS);
     report_rate(r, M_garment_accuracy, drawn.garment);
     report_rate(r, M_heldout_accuracy, held.garment);
     report_rate(r, M_shuffled_accuracy, shuffled.garment);
@@ -362,5 +407,5 @@ void demo_score(Demo *d)
     report_number(r, M_diversity,
                   spread(pictures_read(d, CAPTIONS), sets[CAPTIONS].calls,
                          ROWS, 3 * PIXELS));
-    frechet(d, &drawn, &means);
+    frechet(d, &drawn, &photos, &means);
 }
