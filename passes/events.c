@@ -10,7 +10,12 @@
 
 enum { NSTREAM = 2 };
 
-typedef struct Range { Space space; Ref leaf; int64_t from, to; bool write; } Range;
+typedef struct Range {
+    Space space;
+    Ref leaf;                             /* of LEAVES; else NONE */
+    int64_t from, to;                     /* bytes */
+    bool write;
+} Range;
 typedef struct Touch { Range *range; int n; } Touch;
 
 static Range range_of(const Graph *g, Ref r, int turn, bool write)
@@ -56,7 +61,9 @@ static bool conflict(const Touch *a, const Touch *b)
     return false;
 }
 
-typedef struct Clock { int64_t seen[NSTREAM]; } Clock;  /* step index, -1 none */
+typedef struct Clock {
+    int64_t seen[NSTREAM];                /* last step known done; -1 none */
+} Clock;
 
 static void clock_join(Clock *a, const Clock *b)
 {

@@ -127,7 +127,8 @@ static Ref lower(Graph *g, Ref r, const Node *of, bool exact)
     if (owe)
         take_step(&w, OP_own, (Attr){ .axes = owe });
     if (!type_equal(have(&w), &of->type))
-        die("reshard %s -> %s has no way", type_text(g->arena, &g->mesh, have(&w)),
+        die("reshard %s -> %s has no way",
+            type_text(g->arena, &g->mesh, have(&w)),
             type_text(g->arena, &g->mesh, &of->type));
     return w.r;
 }

@@ -2,12 +2,12 @@
  *
  * Of the launches whose operands are done, a collective goes first: over
  * ranks, so that it is under way while others compute; over turns, since it
- * frees its operand and lets the sum over ranks begin.  The update goes last, since what it
- * can do early (decay the moments) would only wait in memory for gradients;
- * then the earliest turn, then the place in the graph, which lists backward
- * after forward and so frees values soon.  Each rank and each communicator runs a projection of this one list:
- * all ranks meet at their collectives in one order, and none can wait in a
- * circle.
+ * frees its operand and lets the sum over ranks begin.  The update goes last:
+ * what it can do early (decay the moments) would only wait in memory for
+ * gradients.  Then comes the earliest turn, then the place in the graph, which
+ * lists backward after forward and so frees values soon.  Each rank and each
+ * communicator runs a projection of this one list: all ranks meet at their
+ * collectives in one order, and none can wait in a circle.
  *
  * What a step leaves behind must lie where the next step looks for it: a
  * `set` takes effect in place when every reader of the old value came before;

@@ -50,17 +50,6 @@ static const char *first_name(const Mesh *m, Axes a)
     return m->axis[i].name;
 }
 
-/* Steps name their turn by one number along all time axes, and a buffer its
- * slot; a value that varies along one of two would need a slot of its own. */
-static void one_time_axis(const Mesh *m)
-{
-    Axes time = mesh_axes(m, TIME);
-    if (time & (time - 1))
-        err(NULL, "plan: the mesh has two time axes, \"%s\" and \"%s\"; make "
-            "one of them", first_name(m, time),
-            first_name(m, time & (Axes)(time - 1)));
-}
-
 static void set_splits(Type *t, const LeafPlan *p, const Mesh *m,
                        const Node *n)
 {
@@ -79,8 +68,8 @@ static void set_splits(Type *t, const LeafPlan *p, const Mesh *m,
                 "split along \"%s\"; only inputs can", n->name,
                 first_name(m, turns));
         if (t->dim[d] % split_parts(m, p->split[d]))
-            err(n->loc, "plan: dimension %d of \"%s\" is %lld, which %lld parts "
-                "do not divide; change the batch or the number of ranks", d,
+            err(n->loc, "plan: dimension %d of \"%s\" is %lld, which %lld "
+                "parts do not divide; change the batch or the number of ranks", d,
                 n->name, (long long)t->dim[d],
                 (long long)split_parts(m, p->split[d]));
         t->split[d] = p->split[d];
@@ -111,7 +100,6 @@ Graph *pass_partition(const Graph *in, Job *j)
     Index plan = index_of(j->plan, j->scratch);
     Ref *leaf = alloc(j->scratch, (in->n + 1) * sizeof *leaf);
     if (j->plan) {
-        one_time_axis(&j->plan->mesh);
         c.out->mesh = j->plan->mesh;
     }
     for (Ref r = 0; r < in->n; r++) {

@@ -98,7 +98,8 @@ static const Model models[] = {
 { "swap",
     "x = input : f32[8,3]\na = state : f32[3,3]\nb = state : f32[3,3]\n"
     "c = state : f32[3,3]\nd = state : f32[3,3]\ne = state : f32[3,3]\n"
-    "f = param frozen=1 : f32[3,3]\np = state : f32[3,3]\nq = state : f32[3,3]\n"
+    "f = param frozen=1 : f32[3,3]\np = state : f32[3,3]\n"
+    "q = state : f32[3,3]\n"
     "xx = dot x, x \"bk,bn->kn\"\ncx = dot c, c \"ij,jk->ik\"\n"
     "dx = add d, xx\nnd = neg d\ncd = dot nd, f \"ij,jk->ik\"\nte = tanh e\n"
     "tt = move e \"ij->ji\"\npp = dot xx, p \"ij,kj->ik\"\n"

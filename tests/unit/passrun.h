@@ -114,8 +114,8 @@ static inline void check_pass(void *arg, const char *pass, const Graph *before,
 typedef struct Way {
     const char *name, *mesh;              /* "r=2 t=4:time" */
     const char *input;                    /* of an input's first dimension */
-    const char *first, *last;             /* of leaves that are kept: split of */
-} Way;                                    /* the first and the last dimension */
+    const char *first, *last;             /* of the first and last dimension of */
+} Way;                                    /* leaves that are kept */
 
 static const Way ways[] = {
     { "one rank", "", "", "", "" },
