@@ -79,8 +79,11 @@ static void farewell(const Demo *d, int missed)
     else if (missed)
         printf("  %d gate%s missed; the losses above show which model to "
                "train longer\n", missed, missed == 1 ? "" : "s");
-    printf("  next      %s run -n %d %s sample --help\n", d->self, d->ranks,
-           demo_path(d, "bin/unclip"));
+    Line l = demo_sampler(d);
+    line_add(&l, "--caption", "a purple ankle boot on a pink background",
+             "--output", "pictures=boots.png", NULL);
+    Process p = { .arg = l.arg };
+    printf("  draw more %s\n", process_text(d->arena, &p));
 }
 
 int demo_all(Demo *d)

@@ -114,14 +114,20 @@ static char *pictures_path(const Demo *d, SetId set, int call)
     return demo_path(d, "draw/%s-%d.npy", sets[set].name, call);
 }
 
-static double draw(const Words *w, SetId set, int call)
+Line demo_sampler(const Demo *d)
 {
-    Demo *d = w->demo;
     Line l = demo_line(d, "unclip", "sample");
     static const char *const part[] = { "clip", "prior", "decoder" };
     for (int i = 0; i < COUNT(part); i++)
         line_add(&l, "--init-from", fmt(d->arena, "%s=%s:ema", part[i],
                  demo_path(d, "%s", part[i])), NULL);
+    return l;
+}
+
+static double draw(const Words *w, SetId set, int call)
+{
+    Demo *d = w->demo;
+    Line l = demo_sampler(d);
     line_add(&l, "--quiet", "--seed",
              fmt(d->arena, "%lld", (long long)d->seed + call), "--input",
              fmt(d->arena, "tokens=%s", tokens_write(w, set, call)),

@@ -52,6 +52,8 @@ Demo demo_open(const Options *, const char *self);
 int demo_all(Demo *);
 
 /* demo_draw.c */
+/* The head of a line that draws: the sampler and its three checkpoints. */
+Line demo_sampler(const Demo *);
 void demo_sample(Demo *);
 void demo_score(Demo *);
 

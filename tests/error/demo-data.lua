@@ -1,0 +1,1 @@
+-- dpc demo --quick --out %.out --data %.none

@@ -1,0 +1,1 @@
+-- dpc demo
