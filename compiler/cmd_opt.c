@@ -1,6 +1,7 @@
 /* cmd_opt.c -- dpc opt and dpc eval: graphs in text form, and their meaning. */
 #include "compiler/options.h"
 #include "ir/eval.h"
+#include "ir/text.h"
 #include <math.h>
 
 /* ---- opt ---- */
@@ -10,6 +11,34 @@ static void list_check(const Options *o, const char *list)
     for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
         pass_name_check(fmt(o->arena, "%.*s", (int)strcspn(p, ","), p),
                         "pass");
+}
+
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && strncmp(p, name, n) == 0)
+            return true;
+    return false;
+}
+
+/* The passes chosen must fit the graph's phase, and each other's. */
+static void phase_check(const Options *o, Phase phase)
+{
+    bool on = !o->start_from;
+    for (int i = 0; i < npass; i++) {
+        const PassInfo *p = &passes[i];
+        on = on || strcmp(p->name, o->start_from) == 0;
+        if (on && (!o->pass || listed(o->pass, p->name))) {
+            if (p->from != PHASE_ANY && p->from != phase)
+                err(o->file[0], "%s works on phase %s, the graph before it is "
+                    "in phase %s; see dpc passes", p->name,
+                    phase_names[p->from], phase_names[phase]);
+            phase = p->to == PHASE_ANY ? phase : p->to;
+        }
+        if (o->stop_after && strcmp(p->name, o->stop_after) == 0)
+            return;
+    }
 }
 
 int cmd_opt(const Options *o)
@@ -26,6 +55,7 @@ int cmd_opt(const Options *o)
         pass_name_check(job.start_from = o->start_from, "start-from");
     if (o->stop_after)
         pass_name_check(job.stop_after = o->stop_after, "stop-after");
+    phase_check(o, g->phase);
     g = run_passes(o->pass, g, &job);
     if (o->brief)
         graph_print_short(g, stdout);
