@@ -11,7 +11,8 @@
 #          0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
-# A test of which something is missing is skipped, with the reason.
+# A test of which something is missing is skipped, with the reason.  The last
+# column is seconds of cores, children included, which load does not change.
 set -u
 BUILD=${BUILD:-build} bless=0
 test "${1:-}" = --bless && { bless=1; shift; }
@@ -27,6 +28,14 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 : > "$log"
 
 wanted() { case $1 in *"$filter"*) return 0 ;; esac; return 1; }
+# Seconds of cores since the last call, into s.
+spent() {
+    times > "$tmp/times"
+    s=$(awk -v old="${spent:-0}" 'NR == 2 { gsub("s", ""); for (i = 1; i < 3;
+        i++) { split($i, t, "m"); n += 60 * t[1] + t[2] }
+        printf "%.1f %.2f", n - old, n }' "$tmp/times")
+    spent=${s#* } s=${s% *}
+}
 sum() { awk "/^ [0-9]+ $1 TEST/ { n += \$1 } END { print n + 0 }" "$tmp/out"; }
 
 unit() {
@@ -42,8 +51,9 @@ unit() {
     [ $rc -ne 0 ] && [ "$bad" = 0 ] && bad=1
     [ $rc -ne 0 ] && { echo "FAIL unit/$name (exit $rc)"; tail -25 "$tmp/out"; }
     pass=$((pass + ok)) fail=$((fail + bad)) skip=$((skip + skipped))
-    printf '%-28s %4d ok %3d failed %3d skipped\n' "unit/$name" \
-        "$ok" "$bad" "$skipped"
+    spent
+    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "unit/$name" \
+        "$ok" "$bad" "$skipped" "$s"
 }
 
 text() {
@@ -77,8 +87,9 @@ system() {
     skipped=$(grep -c '^skip ' "$tmp/out")
     [ $rc -ne 0 ] && { echo "FAIL system/$name (exit $rc)"; bad=$((bad + 1)); }
     pass=$((pass + good)) fail=$((fail + bad)) skip=$((skip + skipped))
-    printf '%-28s %4d ok %3d failed %3d skipped\n' "system/$name" \
-        "$good" "$bad" "$skipped"
+    spent
+    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "system/$name" \
+        "$good" "$bad" "$skipped" "$s"
 }
 
 for t in tests/unit/test_*.c; do
@@ -90,7 +101,8 @@ if [ -x "$BUILD/dpc" ]; then
         for t in tests/$d/*.ir tests/$d/*.lua; do
             test -f "$t" && wanted "$t" && text "$t"
         done
-        [ $n = 0 ] || printf '%-28s %4d ok\n' "$d" $n
+        spent
+        [ $n = 0 ] || printf '%-28s %4d ok %32s s\n' "$d" $n "$s"
     done
     for t in tests/system/*.sh; do
         [ "${t##*/}" != lib.sh ] && [ $bless = 0 ] && wanted "$t" &&
