@@ -131,6 +131,8 @@ static const Way ways[] = {
     { "four rows", "c=4", "", "c", "" },
     { "ranks in two levels", "a=2 r=2", "ar", "r", "" },
     { "three axes on the batch", "r=2 c=2 t=2:time", "tcr", "", "" },
+    { "turns in two levels", "t=2:time u=2:time", "tu", "", "" },
+    { "ranks, turns in two levels", "r=2 t=2:time u=2:time", "rtu", "r", "" },
     { "axes of one", "r=1 c=1 t=1:time", "rt", "r", "c" },
 };
 

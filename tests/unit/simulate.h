@@ -61,6 +61,23 @@ static inline int64_t elements(const Sim *m, Ref r)
     return type_volume(&t);
 }
 
+/* Which of its values node r has in that turn: turns that differ only along
+ * time axes that its type does not name have one value. */
+static inline int instance_in(const Graph *g, Ref r, int turn)
+{
+    int coord[NAXIS] = { 0 }, instance = 0;
+    for (int i = g->mesh.naxis; i-- > 0;)
+        if (g->mesh.axis[i].kind == TIME) {
+            coord[i] = turn % g->mesh.axis[i].size;
+            turn /= g->mesh.axis[i].size;
+        }
+    for (int i = 0; i < g->mesh.naxis; i++)
+        if (g->mesh.axis[i].kind == TIME
+            && (type_axes(&g->node[r].type) >> i & 1))
+            instance = instance * g->mesh.axis[i].size + coord[i];
+    return instance;
+}
+
 /* First byte of the value that node r has in that turn. */
 static inline int64_t byte_of(const Sim *m, Ref r, int turn)
 {
@@ -68,7 +85,8 @@ static inline int64_t byte_of(const Sim *m, Ref r, int turn)
     if (!root->used)
         fail_msg("\"%s\" has no bytes", m->g->node[r].name);
     int64_t at = root->space == LEAVES ? 0 : root->at;
-    return at + b->off + turn % root->slots * root->stride;
+    int k = instance_in(m->g, b->root, turn);
+    return at + b->off + k % root->slots * root->stride;
 }
 
 static inline void store(Sim *m, int rank, Ref r, int turn, const Num *x)

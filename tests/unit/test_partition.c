@@ -79,13 +79,6 @@ static void what_outlives_a_turn_is_not_split_over_turns(void **state)
     says(plan_error(&models[0], &w, "w1", 0, "t"), "\"w1\"", "\"t\"");
 }
 
-static void two_time_axes_are_refused(void **state)
-{
-    (void)state;
-    const Way w = { "", "t=2:time u=2:time", "tu", "", "" };
-    says(plan_error(&models[0], &w, "", 0, ""), "\"t\"", "\"u\"");
-}
-
 /* ---- the three silent wrong types of architecture.md ---- */
 
 static const char *line_error(const char *lines)
@@ -181,7 +174,6 @@ int main(void)
         cmocka_unit_test(a_plan_of_another_shape_is_refused),
         cmocka_unit_test(an_axis_may_not_split_two_dimensions),
         cmocka_unit_test(what_outlives_a_turn_is_not_split_over_turns),
-        cmocka_unit_test(two_time_axes_are_refused),
         cmocka_unit_test(axes_never_stand_twice_in_a_type),
         cmocka_unit_test(linear_rows_let_pending_sums_pass),
         cmocka_unit_test(split_states_cost_one_scatter_and_one_gather_each),

@@ -70,11 +70,12 @@ static void touch(World *w, uint32_t step, Ref r, int turn, bool write)
     Touches *t = &w->touch[step];
     assert_true(b->used);
     int64_t at = b->space == LEAVES ? 0 : b->at;
-    at += turn % b->slots * b->stride;
+    int instance = instance_in(g, root, turn);
+    at += instance % b->slots * b->stride;
     GROW(arena, t->t, t->n, t->cap);
     t->t[t->n++] = (Touch){
         b->space == LEAVES ? NSPACE + (int64_t)root : b->space, at,
-        at + b->size, root, has_time(g, root) ? turn : 0, write
+        at + b->size, root, instance, write
     };
 }
 
