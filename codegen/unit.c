@@ -233,11 +233,16 @@ static bool twin_step(Unit *u, Program *p, DpcStep *q, Kernel *const *k, int n)
     return true;
 }
 
-/* Equal rows are one: all are zero where unused, so bytes compare. */
+/* Equal rows are one.  They compare as bytes, so the padding between the
+ * small fields and the numbers must be the same in all. */
 #define ROW_ADD(u, list, n, cap, row)                                    \
     (row_find((list), sizeof *(list), (n), &(row)) < (n)                 \
      ? row_find((list), sizeof *(list), (n), &(row))                     \
      : (GROW((u)->arena, list, n, cap), (list)[n] = (row), (n)++))
+#define CLEAR_PADDING(row, last, next)                                   \
+    memset((char *)&(row).last + sizeof (row).last, 0,                   \
+           (size_t)((char *)&(row).next - (char *)&(row).last)           \
+           - sizeof (row).last)
 
 static uint32_t row_find(const void *list, size_t size, uint32_t n,
                          const void *row)
@@ -248,56 +253,48 @@ static uint32_t row_find(const void *list, size_t size, uint32_t n,
     return n;
 }
 
-static bool dot_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+static bool dot_row(Unit *u, const Graph *g, Ref r, uint32_t *call)
 {
-    const Node *n = &p->g->node[l->node[0]];
     const char *why;
     DpcDot d;
-    memset(&d, 0, sizeof d);
-    if (n->op != OP_dot || !dot_describe(p->g, l->node[0], &d, &why))
+    if (g->node[r].op != OP_dot || !dot_describe(g, r, &d, &why))
         return false;
-    q->kind = DPC_STEP_DOT;
-    q->call = ROW_ADD(u, u->dot, u->ndot, u->dotcap, d);
-    arg_node(u, p, q, n->in[0]);
-    arg_node(u, p, q, n->in[1]);
-    arg_node(u, p, q, l->node[0]);
-    arg_scratch(u, p, l);
-    p->flops += node_flops(p->g, l->node[0]);
+    CLEAR_PADDING(d, accumulate, m);
+    *call = ROW_ADD(u, u->dot, u->ndot, u->dotcap, d);
     return true;
 }
 
-static bool conv_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+static bool conv_row(Unit *u, const Graph *g, Ref r, uint32_t *call)
 {
-    const Node *n = &p->g->node[l->node[0]];
     const char *why;
     DpcConv c;
-    memset(&c, 0, sizeof c);
-    if (ops[n->op].family != FAMILY_conv
-        || !conv_describe(p->g, l->node[0], &c, &why))
+    if (r == NONE || ops[g->node[r].op].family != FAMILY_conv
+        || !conv_describe(g, r, &c, &why))
         return false;
-    q->kind = DPC_STEP_CONV;
-    q->call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
-    arg_node(u, p, q, n->in[0]);
-    arg_node(u, p, q, n->in[1]);
-    arg_node(u, p, q, l->node[0]);
-    arg_scratch(u, p, l);
-    p->flops += node_flops(p->g, l->node[0]);
+    CLEAR_PADDING(c, packed, batch);
+    *call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
     return true;
 }
 
-static bool pack_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+/* A call of the library: two operands, or one of a pack. */
+static bool call_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 {
-    const Node *n = &p->g->node[l->node[0]];
-    const char *why;
-    DpcConv c;
-    memset(&c, 0, sizeof c);
-    if (n->op != OP_pack
-        || !conv_describe(p->g, pack_reader(p->g, l->node[0]), &c, &why))
+    const Graph *g = p->g;
+    Ref r = l->node[0];
+    const Node *n = &g->node[r];
+    bool pack = n->op == OP_pack;
+    if (dot_row(u, g, r, &q->call))
+        q->kind = DPC_STEP_DOT;
+    else if (conv_row(u, g, pack ? pack_reader(g, r) : r, &q->call))
+        q->kind = pack ? DPC_STEP_PACK : DPC_STEP_CONV;
+    else
         return false;
-    q->kind = DPC_STEP_PACK;
-    q->call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
     arg_node(u, p, q, n->in[0]);
-    arg_node(u, p, q, l->node[0]);
+    if (!pack)
+        arg_node(u, p, q, n->in[1]);
+    arg_node(u, p, q, r);
+    arg_scratch(u, p, l);
+    p->flops += node_flops(g, r);
     return true;
 }
 
@@ -447,8 +444,7 @@ static bool library_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 {
     bool alone = l->n == 1 && p->g->node[l->node[0]].kernel < 0;
     return coll_step(u, p, q, l)
-        || (alone && (dot_step(u, p, q, l) || conv_step(u, p, q, l)
-                      || pack_step(u, p, q, l) || time_step(u, p, q, l)
+        || (alone && (call_step(u, p, q, l) || time_step(u, p, q, l)
                       || copy_step(u, p, q, l)));
 }
 

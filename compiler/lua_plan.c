@@ -28,6 +28,15 @@ static bool is_leaf(const Node *n)
 
 /* ---- the view ---- */
 
+/* The first dimension of an entry's inputs, as its first input has it. */
+static int64_t entry_batch(const Graph *g)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_input && g->node[r].type.ndim)
+            return g->node[r].type.dim[0];
+    return 0;
+}
+
 static void leaf_push(lua_State *L, const Graph *g, const Node *n)
 {
     lua_createtable(L, 0, 6);
@@ -38,6 +47,9 @@ static void leaf_push(lua_State *L, const Graph *g, const Node *n)
     lua_setfield(L, -2, "dtype");
     lua_pushboolean(L, n->op == OP_param && !n->attr.frozen);
     lua_setfield(L, -2, "trainable");
+    lua_pushboolean(L, n->op == OP_input && n->type.ndim
+                    && n->type.dim[0] == entry_batch(g));
+    lua_setfield(L, -2, "batch");
     lua_createtable(L, n->type.ndim, 0);
     for (int d = 0; d < n->type.ndim; d++) {
         lua_pushinteger(L, n->type.dim[d]);

@@ -12,20 +12,9 @@ return function(g)
         mesh[i] = left > 1 and { name, 2 } or { name, 2, "time" }
         left = left // 2
     end
-    local batch = {}                    -- first dimension of an entry's inputs
-    for _, leaf in ipairs(g.leaves) do
-        if leaf.op == "input" and leaf.dims[1] and not batch[leaf.entry] then
-            batch[leaf.entry] = leaf.dims[1]
-        end
-    end
     return {
         mesh = mesh,
         exact = true,
-        leaf = function(leaf)
-            if leaf.op == "input" and leaf.dims[1] == batch[leaf.entry] then
-                return { "a/b/c" }
-            end
-            return {}
-        end,
+        leaf = function(leaf) return leaf.batch and { "a/b/c" } or {} end,
     }
 end
