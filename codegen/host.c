@@ -3,7 +3,7 @@
  * Work is cut in the same places for any number of threads, so results do
  * not depend on it.  A column fold has accumulators for each of a fixed
  * number of chunks, in env->scratch, and a second loop that adds them. */
-#include "codegen/kernel.h"
+#include "codegen/host.h"
 
 const char host_flags[] =
     "-std=gnu11 -O2 -march=native -fopenmp -fno-math-errno "
@@ -11,7 +11,7 @@ const char host_flags[] =
 
 enum { PARALLEL = 1 << 15, WORTH = 4 };   /* points; atoms of a collapse */
 
-static void loop_head(Text *t, const Kernel *k, int at, int depth)
+void host_loop(Text *t, const Kernel *k, int at, int depth)
 {
     text_indent(t, depth);
     text_add(t, "for (long i%d = 0; i%d < %lldL; i%d++)", at, at,
@@ -19,7 +19,7 @@ static void loop_head(Text *t, const Kernel *k, int at, int depth)
 }
 
 /* Positions in the order of the atoms of a set. */
-static int places(const Kernel *k, Atoms set, int *out)
+int host_places(const Kernel *k, Atoms set, int *out)
 {
     int n = 0;
     for (int i = 0; i < k->norder; i++)
@@ -37,7 +37,7 @@ static double work(const Kernel *k)
     return n + kernel_points(k, k->outer) * (k->ntail + 1);
 }
 
-static void parallel(Text *t, const Kernel *k, int n, bool simd)
+void host_parallel(Text *t, const Kernel *k, int n, bool simd)
 {
     if (work(k) < PARALLEL)
         text_add(t, simd ? "#pragma omp simd\n" : "");
@@ -49,7 +49,7 @@ static void parallel(Text *t, const Kernel *k, int n, bool simd)
                  simd ? " simd" : "");
 }
 
-static void stores(Text *t, const Kernel *k, const int *s, int n, int depth)
+void host_stores(Text *t, const Kernel *k, const int *s, int n, int depth)
 {
     for (int i = 0; i < n; i++)
         text_store(t, k, &k->store[s[i]], depth);
@@ -95,25 +95,25 @@ static void flat(Text *t, const Kernel *k)
     text_add(t, "#pragma omp for simd schedule(static) nowait\n"
              "        for (long i0 = 0; i0 < n[c]; i0++) {\n");
     text_values(t, k, k->tail, k->ntail, 3);
-    stores(t, k, k->tail_store, k->ntail_store, 3);
+    host_stores(t, k, k->tail_store, k->ntail_store, 3);
     text_add(t, "        }\n    }\n");
 }
 
 static void map(Text *t, const Kernel *k)
 {
-    int at[KATOM], n = places(k, k->outer, at), depth = 1;
+    int at[KATOM], n = host_places(k, k->outer, at), depth = 1;
     if (n > 1)
-        parallel(t, k, n - 1, false);
+        host_parallel(t, k, n - 1, false);
     for (int i = 0; i < n; i++) {
         if (i == n - 1 && n > 1)
             text_add(t, "#pragma omp simd\n");
         else if (n == 1)
-            parallel(t, k, 1, true);
-        loop_head(t, k, at[i], depth++);
+            host_parallel(t, k, 1, true);
+        host_loop(t, k, at[i], depth++);
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     text_values(t, k, k->tail, k->ntail, depth);
-    stores(t, k, k->tail_store, k->ntail_store, depth);
+    host_stores(t, k, k->tail_store, k->ntail_store, depth);
     if (n)
         text_add(t, "    }\n");
 }
@@ -130,7 +130,7 @@ static void reduction(Text *t, const Kernel *k, const Loop *l)
 }
 
 /* Place of a point of the loop in a buffer of the row. */
-static void row_place(Text *t, const Kernel *k, const int *at, int n)
+void host_place(Text *t, const Kernel *k, const int *at, int n)
 {
     for (int i = 0; i < n; i++)
         text_add(t, "(");
@@ -158,7 +158,7 @@ static void row_kept(Text *t, const Kernel *k, const Loop *l, const int *at,
         text_add(t, "const %s v%d = t%d[",
                  text_ctype(k->value[l->kept[i]].dtype), l->kept[i],
                  l->kept[i]);
-        row_place(t, k, at, n);
+        host_place(t, k, at, n);
         text_add(t, "];\n");
     }
 }
@@ -169,7 +169,7 @@ static void row_saves(Text *t, const Kernel *k, const Loop *l, const int *at,
     for (int i = 0; i < l->nsave; i++) {
         text_indent(t, depth);
         text_add(t, "t%d[", l->save[i]);
-        row_place(t, k, at, n);
+        host_place(t, k, at, n);
         text_add(t, "] = v%d;\n", l->save[i]);
     }
 }
@@ -233,7 +233,7 @@ static void row_end(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
 
 static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
 {
-    int at[KATOM], n = places(k, l->atoms, at);
+    int at[KATOM], n = host_places(k, l->atoms, at);
     int64_t lanes = row_lanes(k, l, at, n);
     text_values(t, k, l->pre, l->npre, depth);
     row_buffers(t, k, l, depth);
@@ -243,14 +243,14 @@ static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
             reduction(t, k, l);
         else if (i == n - 1)
             text_add(t, "#pragma omp simd\n");
-        loop_head(t, k, at[i], depth + i);
+        host_loop(t, k, at[i], depth + i);
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     row_kept(t, k, l, at, n, depth + n);
     text_values(t, k, l->value, l->nvalue, depth + n);
     row_saves(t, k, l, at, n, depth + n);
     row_folds(t, k, l, lanes ? at[n - 1] : -1, depth + n);
-    stores(t, k, l->store, l->nstore, depth + n);
+    host_stores(t, k, l->store, l->nstore, depth + n);
     text_indent(t, depth);
     text_add(t, "}\n");
     row_end(t, k, l, lanes, depth);
@@ -259,18 +259,20 @@ static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
 static void rows(Text *t, const Kernel *given)
 {
     const Kernel *k = kernel_keep(given);
-    int at[KATOM], n = places(k, k->outer, at);
+    int at[KATOM], n = host_places(k, k->outer, at);
+    if (host_lanes(t, k))
+        return;
     text_values(t, k, k->top, k->ntop, 1);
     if (n)
-        parallel(t, k, n, false);
+        host_parallel(t, k, n, false);
     for (int i = 0; i < n; i++) {
-        loop_head(t, k, at[i], 1 + i);
+        host_loop(t, k, at[i], 1 + i);
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     for (int i = 0; i < k->nloop; i++)
         row_loop(t, k, &k->loop[i], 1 + n);
     text_values(t, k, k->tail, k->ntail, 1 + n);
-    stores(t, k, k->tail_store, k->ntail_store, 1 + n);
+    host_stores(t, k, k->tail_store, k->ntail_store, 1 + n);
     if (n)
         text_add(t, "    }\n");
 }
@@ -333,7 +335,7 @@ static void column_begin(Text *t, const Kernel *k, int lane_at, int depth)
 static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
 {
     const Loop *l = k->loop;
-    int at[KATOM], n = places(k, l->atoms, at);
+    int at[KATOM], n = host_places(k, l->atoms, at);
     if (k->lane >= 0)
         at[n++] = lane_at;
     for (int i = 0; i < n; i++) {
@@ -344,7 +346,7 @@ static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
         if (k->order[at[i]] == k->cut)
             cut_loop(t, k, at[i], depth + i);
         else
-            loop_head(t, k, at[i], depth + i);
+            host_loop(t, k, at[i], depth + i);
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     text_values(t, k, l->pre, l->npre, depth + n);
@@ -356,7 +358,7 @@ static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
         text_indent(t, depth + n);
         text_fold(t, &k->value[l->fold[i]], acc, x);
     }
-    stores(t, k, l->store, l->nstore, depth + n);
+    host_stores(t, k, l->store, l->nstore, depth + n);
     text_indent(t, depth);
     text_add(t, "}\n");
     for (int i = 0; k->lane < 0 && i < l->nfold; i++) {
@@ -389,19 +391,21 @@ static void column_end(Text *t, const Kernel *k, int lane_at, int depth)
     }
     text_values(t, k, l->pre, l->npre, depth);
     text_values(t, k, k->tail, k->ntail, depth);
-    stores(t, k, k->tail_store, k->ntail_store, depth);
+    host_stores(t, k, k->tail_store, k->ntail_store, depth);
 }
 
 static void columns(Text *t, const Kernel *k)
 {
     Atoms lane = k->lane < 0 ? 0 : 1u << k->lane;
-    int at[KATOM], n = places(k, k->outer & ~lane, at), depth = 1;
+    int at[KATOM], n = host_places(k, k->outer & ~lane, at), depth = 1;
     int lane_at = k->lane < 0 ? -1 : kernel_place(k, k->lane);
     int64_t each = kernel_folds(k) * (lane ? k->extent[k->lane] : 1);
 
-    parallel(t, k, n + 1, false);
+    if (host_lane_columns(t, k))
+        return;
+    host_parallel(t, k, n + 1, false);
     for (int i = 0; i < n; i++) {
-        loop_head(t, k, at[i], depth++);
+        host_loop(t, k, at[i], depth++);
         text_add(t, "\n");
     }
     text_indent(t, depth);
@@ -417,12 +421,12 @@ static void columns(Text *t, const Kernel *k)
 
     depth = 1;
     for (int i = 0; i < n; i++) {
-        loop_head(t, k, at[i], depth++);
+        host_loop(t, k, at[i], depth++);
         text_add(t, " {\n");
     }
     partials(t, k, at, n, depth);
     if (lane) {
-        loop_head(t, k, lane_at, depth++);
+        host_loop(t, k, lane_at, depth++);
         text_add(t, " {\n");
     }
     column_end(t, k, lane_at, depth);
@@ -440,7 +444,7 @@ static void put(Text *t, const Kernel *k)
 {
     enum { BLOCKS = 16 };
     long long rows_ = (long long)k->put_rows, row = (long long)k->put_row;
-    parallel(t, k, 1, false);
+    host_parallel(t, k, 1, false);
     text_add(t, "    for (long b = 0; b < %dL; b++) {\n"
              "        const long lo = b * %lldL / %d, hi = (b + 1) * %lldL / %d;\n"
              "        for (long i = lo * %lldL; i < hi * %lldL; i++)\n"

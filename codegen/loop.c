@@ -409,22 +409,26 @@ void kernel_order(Kernel *k)
 
 /* ---- form ---- */
 
-/* The atom that most loads and stores of the loop run along, a step an
- * element. */
+/* An element read or written counts for each atom that it is a step of. */
+static void vote(const Kernel *k, const Affine *x, double *votes)
+{
+    double n = kernel_points(k, affine_atoms(x));
+    for (int a = 0; a < k->natom; a++)
+        votes[a] += x->coef[a] == 1 && k->extent[a] > 1 ? n : 0;
+}
+
+/* The atom that most elements of the loop lie along. */
 static int fast_atom(const Kernel *k, const Loop *l)
 {
-    int vote[KATOM] = {0}, best = -1;
-    for (int i = 0; i < l->nvalue; i++) {
-        const Value *x = &k->value[l->value[i]];
-        for (int a = 0; x->kind == VAL_LOAD && a < k->natom; a++)
-            vote[a] += x->at.coef[a] == 1 && k->extent[a] > 1;
-    }
+    double votes[KATOM] = {0};
+    int best = -1;
+    for (int i = 0; i < l->nvalue; i++)
+        if (k->value[l->value[i]].kind == VAL_LOAD)
+            vote(k, &k->value[l->value[i]].at, votes);
     for (int i = 0; i < l->nstore; i++)
-        for (int a = 0; a < k->natom; a++)
-            vote[a] += k->store[l->store[i]].at.coef[a] == 1
-                && k->extent[a] > 1;
+        vote(k, &k->store[l->store[i]].at, votes);
     for (int a = 0; a < k->natom; a++)
-        if (vote[a] && (best < 0 || vote[a] > vote[best]))
+        if (votes[a] > 0 && (best < 0 || votes[a] > votes[best]))
             best = a;
     return best;
 }
@@ -451,6 +455,8 @@ void kernel_form(Kernel *k)
     k->lane = lane ? fast : -1;
     rows /= lane ? (double)k->extent[fast] : 1;
     int64_t n = (int64_t)(points / rows / CHUNK);
+    if (rows < WORKERS && n < WORKERS)
+        n = points < WORKERS * CHUNK ? (int64_t)(points / CHUNK) : WORKERS;
     n = n < 1 || rows >= WORKERS ? 1 : n > CHUNKS ? CHUNKS : n;
     k->cut = -1;
     for (int i = 0; i < k->norder; i++) {
