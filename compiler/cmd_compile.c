@@ -175,11 +175,23 @@ static void report_print(const Options *o, const UnitOptions *u,
             (double)r->io / (1 << 20));
 }
 
+/* The schedule has one role: what the runtime would refuse is told here. */
+static void stages_refuse(const Options *o, const Plan *p)
+{
+    const Mesh *m = &p->mesh;
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].kind == STAGE && m->axis[i].size > 1)
+            err(o->plan ? o->plan : o->partitioner, "mesh: \"%s\" has %d "
+                "stages; binaries run one so far: make it \"space\"",
+                m->axis[i].name, m->axis[i].size);
+}
+
 int cmd_compile(const Options *o)
 {
     unsigned emit = emit_set(o);
     Model *m = model_open(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
+    stages_refuse(o, plan);
     Job job = job_open(o, plan);
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");

@@ -1,0 +1,4 @@
+return {
+    mesh = { { "dp", 2 }, { "pp", 2, "stage" } },
+    leaf = { x = { "dp" } },
+}
