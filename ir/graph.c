@@ -97,7 +97,7 @@ uint32_t *graph_uses(const Graph *g, Arena *a)
     uint32_t *n = alloc(a, (g->n + 1) * sizeof *n);
     for (Ref r = 0; r < g->n; r++)
         for (int i = 0; i < g->node[r].nin; i++)
-            n[g->node[r].in[i]]++;
+            n[g->node[r].in[i]] += !op_unread(g->node[r].op, i);
     for (uint32_t i = 0; i < g->nset; i++)
         n[g->set[i].value]++, n[g->set[i].leaf]++;
     for (uint32_t i = 0; i < g->nout; i++)

@@ -32,6 +32,7 @@ typedef struct OpInfo {
     Family family;
     int arity;                            /* op_init: of sig; -1 any number */
     bool leaf;                            /* op_init: no operands, type given */
+    unsigned unread;                      /* op_init: operands marked "~", bits */
 } OpInfo;
 extern OpInfo ops[OP_COUNT];
 
@@ -126,6 +127,8 @@ Op op_find(const char *);                 /* OP_COUNT if there is none */
 /* Operands i and k stand in one lin group; i == k: i stands in some group. */
 bool op_linear(Op, int i, int k);
 bool op_has_key(Op, const char *key);
+/* Is only the shape of operand i read? */
+bool op_unread(Op, int i);
 const char *dtype_name(DType);            /* "bf16" */
 DType dtype_find(const char *);           /* NDTYPE if there is none */
 int64_t dtype_size(DType);
@@ -203,7 +206,8 @@ Ref emit_const(Graph *, double, const Type *like, const char *loc);
 Ref graph_leaf(const Graph *, const char *name);      /* NONE */
 void graph_set(Graph *, Ref leaf, Ref value);
 void graph_out(Graph *, const char *name, Ref value);
-uint32_t *graph_uses(const Graph *, Arena *);  /* readers a node; sets, outs too */
+/* Readers of each node; sets and outs too, `~` operands not. */
+uint32_t *graph_uses(const Graph *, Arena *);
 /* Type of a collective's result from its operand's, by the table C3. */
 Type coll_type(const Graph *, Op, const Attr *, Ref in, const char *loc);
 

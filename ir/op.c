@@ -34,9 +34,25 @@ static int count_operands(const char *sig)
     return n;
 }
 
+static unsigned find_unread(const char *sig)
+{
+    unsigned set = 0, bit = 1;
+    for (const char *s = sig; *s && *s != '>'; s++) {
+        set |= *s == '~' ? bit : 0;
+        bit <<= *s == ',';
+    }
+    return set;
+}
+
+bool op_unread(Op op, int i)
+{
+    return ops[op].unread >> i & 1;
+}
+
 void op_init(void)
 {
     for (Op o = 0; o < OP_COUNT; o++) {
+        ops[o].unread = find_unread(ops[o].sig);
         ops[o].leaf = !*ops[o].sig;
         ops[o].arity = count_operands(ops[o].sig);
     }

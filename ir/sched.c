@@ -113,7 +113,7 @@ int launch_inputs(const Graph *g, const Launch *l, Ref *out, int max)
     for (int i = 0; i < l->n; i++) {
         const Node *m = &g->node[l->node[i]];
         for (int k = 0; k < m->nin; k++)
-            if (!in_launch(l, m->in[k]))
+            if (!op_unread(m->op, k) && !in_launch(l, m->in[k]))
                 n = add_once(out, n, max, m->in[k]);
     }
     return n;
@@ -128,7 +128,8 @@ int launch_outputs(const Graph *g, const Launch *l, const uint32_t *uses,
         uint32_t inside = 0;
         for (int k = i + 1; k < l->n && inside < uses[l->node[i]]; k++)
             for (int m = 0; m < g->node[l->node[k]].nin; m++)
-                inside += g->node[l->node[k]].in[m] == l->node[i];
+                inside += g->node[l->node[k]].in[m] == l->node[i]
+                    && !op_unread(g->node[l->node[k]].op, m);
         if (uses[l->node[i]] > inside)
             n = add_once(out, n, max, l->node[i]);
     }

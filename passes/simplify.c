@@ -241,6 +241,22 @@ Graph *graph_simplify(const Graph *in, Job *j)
     return copy_end(&c);
 }
 
+/* A dead operand of which only the shape is read becomes a number of that
+ * shape, which nobody computes. */
+static void copy_live(Copy *c, Ref r)
+{
+    const Node *n = &c->in->node[r];
+    for (int i = 0; i < n->nin; i++) {
+        Ref x = n->in[i];
+        if (c->map[x] != NONE)
+            continue;
+        Type t = c->in->node[x].type;
+        t.partial = 0, t.fold = FOLD_SUM;
+        c->map[x] = emit_typed(c->out, OP_const, NULL, t, NULL, 0, NULL, n->loc);
+    }
+    copy_node(c, r);
+}
+
 /* Drop what no set and no result needs; leaves that are saved stay, so that
  * a checkpoint holds them. */
 Graph *graph_dce(const Graph *in, Job *j)
@@ -256,13 +272,13 @@ Graph *graph_dce(const Graph *in, Job *j)
         const Node *n = &in->node[r];
         live[r] |= n->op == OP_param || n->op == OP_state;
         for (int i = 0; live[r] && i < n->nin; i++)
-            live[n->in[i]] = true;
+            live[n->in[i]] |= !op_unread(n->op, i);
         if (live[r] && n->again != NONE)
             live[n->again] = true;
     }
     for (Ref r = 0; r < in->n; r++)
         if (live[r])
-            copy_node(&c, r);
+            copy_live(&c, r);
     return copy_end(&c);
 }
 

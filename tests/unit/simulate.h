@@ -125,7 +125,8 @@ static inline Num *evaluate(Sim *m, int rank, Ref r, int turn)
     Num *out = alloc(m->arena, (size_t)(elements(m, r) + 1) * sizeof *out);
     coord_of(m, rank, turn, coord);
     for (int i = 0; i < n->nin; i++)
-        in[i] = value_at(m, rank, n->in[i], turn);
+        in[i] = op_unread(n->op, i) ? NULL    /* its bytes may be gone */
+              : value_at(m, rank, n->in[i], turn);
     Place p = { coord, 5, 3 };
     eval_part(m->g, r, FIELD, &p, in, out);
     return out;

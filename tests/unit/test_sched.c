@@ -88,7 +88,8 @@ static void touch_all(World *w)
         for (int i = 0; i < l->n; i++) {
             const Node *n = &g->node[l->node[i]];
             for (int m = 0; m < n->nin; m++)
-                if (w->of[bytes_of(g, n->in[m])] != q->launch + 1)
+                if (!op_unread(n->op, m)
+                    && w->of[bytes_of(g, n->in[m])] != q->launch + 1)
                     touch(w, k, n->in[m], q->turn, false);
             if (w->leaves[l->node[i]])
                 touch(w, k, l->node[i], q->turn, true);
@@ -116,7 +117,8 @@ static World world(const Graph *g)
     for (Ref r = 0; r < g->n; r++)
         for (int i = 0; i < g->node[r].nin; i++) {
             Ref v = bytes_of(g, g->node[r].in[i]);
-            if (w.of[v] != w.of[r] || v != g->node[r].in[i])
+            if (!op_unread(g->node[r].op, i)
+                && (w.of[v] != w.of[r] || v != g->node[r].in[i]))
                 w.leaves[v] = true;
         }
     for (uint32_t i = 0; i < g->nset; i++)
@@ -152,6 +154,8 @@ static void once_a_turn_and_operands_first(const World *w)
         const Launch *l = &w->s->launch[q->launch];
         for (int i = 0; i < l->n; i++)
             for (int m = 0; m < g->node[l->node[i]].nin; m++) {
+                if (op_unread(g->node[l->node[i]].op, m))
+                    continue;
                 Ref v = bytes_of(g, g->node[l->node[i]].in[m]);
                 uint32_t p = w->of[v];
                 if (!p || p == q->launch + 1)
