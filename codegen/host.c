@@ -231,29 +231,46 @@ static void row_end(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
     }
 }
 
+/* The heads of a nest of loops; its depth inside. */
+static int nest(Text *t, const Kernel *k, const Loop *l, const int *at, int n,
+                int64_t lanes, Cascade v, int depth)
+{
+    for (int i = 0; i < n; i++) {
+        bool last = i == n - 1, block = v.block && last;
+        if (block)
+            host_block_loop(t, k, at[i], depth++);
+        if (i == v.at)
+            row_begin(t, k, l, lanes, depth);
+        if (last && !lanes)
+            reduction(t, k, l);
+        else if (last)
+            text_add(t, "#pragma omp simd\n");
+        host_nest_loop(t, k, at[i], block, depth++);
+        text_add(t, last || (i + 1 == v.at && !v.block) ? " {\n" : "\n");
+    }
+    return depth;
+}
+
 static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
 {
     int at[KATOM], n = host_places(k, l->atoms, at);
     int64_t lanes = row_lanes(k, l, at, n);
+    Cascade v = host_cascade(k, l, at, n, lanes);
     text_values(t, k, l->pre, l->npre, depth);
     row_buffers(t, k, l, depth);
-    row_begin(t, k, l, lanes, depth);
-    for (int i = 0; i < n; i++) {
-        if (i == n - 1 && !lanes)
-            reduction(t, k, l);
-        else if (i == n - 1)
-            text_add(t, "#pragma omp simd\n");
-        host_loop(t, k, at[i], depth + i);
-        text_add(t, i < n - 1 ? "\n" : " {\n");
-    }
-    row_kept(t, k, l, at, n, depth + n);
-    text_values(t, k, l->value, l->nvalue, depth + n);
-    row_saves(t, k, l, at, n, depth + n);
-    row_folds(t, k, l, lanes ? at[n - 1] : -1, depth + n);
-    host_stores(t, k, l->store, l->nstore, depth + n);
-    text_indent(t, depth);
+    if (v.at < 0)
+        row_begin(t, k, l, lanes, depth);
+    host_cascade_begin(t, k, l, v, depth);
+    int in = nest(t, k, l, at, n, lanes, v, depth);
+    row_kept(t, k, l, at, n, in);
+    text_values(t, k, l->value, l->nvalue, in);
+    row_saves(t, k, l, at, n, in);
+    row_folds(t, k, l, lanes ? at[n - 1] : -1, in);
+    host_stores(t, k, l->store, l->nstore, in);
+    text_indent(t, in - 1);
     text_add(t, "}\n");
-    row_end(t, k, l, lanes, depth);
+    row_end(t, k, l, lanes, in - 1);
+    host_cascade_end(t, k, l, v, in - 1, depth);
 }
 
 static void rows(Text *t, const Kernel *given)
@@ -304,14 +321,6 @@ static void acc_name(const Kernel *k, int fold, int lane_at, char *s, size_t n)
         snprintf(s, n, "part[%lldL + i%d]", (long long)(fold * lanes), lane_at);
 }
 
-static void cut_loop(Text *t, const Kernel *k, int at, int depth)
-{
-    long long n = (long long)k->extent[k->cut], c = (long long)k->chunks;
-    text_indent(t, depth);
-    text_add(t, "for (long i%d = c * %lldL / %lldL; i%d < (c + 1) * %lldL "
-             "/ %lldL; i%d++)", at, n, c, at, n, c, at);
-}
-
 static void column_begin(Text *t, const Kernel *k, int lane_at, int depth)
 {
     const Loop *l = k->loop;
@@ -336,31 +345,29 @@ static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
 {
     const Loop *l = k->loop;
     int at[KATOM], n = host_places(k, l->atoms, at);
-    if (k->lane >= 0)
+    int64_t lanes = k->lane < 0 ? 0 : k->extent[k->lane];
+    Cascade v = { -1, false };
+    if (lanes)
         at[n++] = lane_at;
-    for (int i = 0; i < n; i++) {
-        if (i == n - 1 && k->lane < 0)
-            reduction(t, k, l);
-        else if (i == n - 1)
-            text_add(t, "#pragma omp simd\n");
-        if (k->order[at[i]] == k->cut)
-            cut_loop(t, k, at[i], depth + i);
-        else
-            host_loop(t, k, at[i], depth + i);
-        text_add(t, i < n - 1 ? "\n" : " {\n");
-    }
-    text_values(t, k, l->pre, l->npre, depth + n);
-    text_values(t, k, l->value, l->nvalue, depth + n);
+    else
+        v = host_cascade(k, l, at, n, 0);
+    if (v.at < 0)
+        column_begin(t, k, lane_at, depth);
+    host_cascade_begin(t, k, l, v, depth);
+    int in = nest(t, k, l, at, n, lanes, v, depth);
+    text_values(t, k, l->pre, l->npre, in);
+    text_values(t, k, l->value, l->nvalue, in);
     for (int i = 0; i < l->nfold; i++) {
         char acc[40], x[16];
         acc_name(k, i, lane_at, acc, sizeof acc);
         snprintf(x, sizeof x, "v%d", k->value[l->fold[i]].arg[0]);
-        text_indent(t, depth + n);
+        text_indent(t, in);
         text_fold(t, &k->value[l->fold[i]], acc, x);
     }
-    host_stores(t, k, l->store, l->nstore, depth + n);
-    text_indent(t, depth);
+    host_stores(t, k, l->store, l->nstore, in);
+    text_indent(t, in - 1);
     text_add(t, "}\n");
+    host_cascade_end(t, k, l, v, in - 1, depth);
     for (int i = 0; k->lane < 0 && i < l->nfold; i++) {
         text_indent(t, depth);
         text_add(t, "part[%d] = v%d;\n", i, l->fold[i]);
@@ -414,7 +421,6 @@ static void columns(Text *t, const Kernel *k)
     text_indent(t, depth + 1);
     text_add(t, "float *DPC_RESTRICT part = acc + c * %lldL;\n",
              (long long)each);
-    column_begin(t, k, lane_at, depth + 1);
     column_chunk(t, k, lane_at, depth + 1);
     text_indent(t, depth);
     text_add(t, "}\n");

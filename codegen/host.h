@@ -19,4 +19,26 @@ void host_place(Text *, const Kernel *, const int *at, int n);
 bool host_lanes(Text *, const Kernel *);
 bool host_lane_columns(Text *, const Kernel *);
 
+/* Where a nest of n loops begins to sum into fresh accumulators, which are
+ * added to the outer ones whenever that part of the nest ends. */
+typedef struct Cascade {
+    int at;                               /* loops outside of it; -1: none */
+    bool block;                           /* the last loop runs in blocks */
+} Cascade;
+
+/* lanes: sums side by side in the last loop, 0 for those of a vector. */
+Cascade host_cascade(const Kernel *, const Loop *, const int *at, int n,
+                     int64_t lanes);
+/* Before the nest: the outer sums. */
+void host_cascade_begin(Text *, const Kernel *, const Loop *, Cascade,
+                        int depth);
+/* Behind the inner part, at depth `in`: it is added; behind the nest the sums
+ * have their names again. */
+void host_cascade_end(Text *, const Kernel *, const Loop *, Cascade, int in,
+                      int depth);
+/* A loop of a nest, over this chunk's part if chunks cut it; block: over the
+ * places of one block of the loop that the other prints. */
+void host_nest_loop(Text *, const Kernel *, int at, bool block, int depth);
+void host_block_loop(Text *, const Kernel *, int at, int depth);
+
 #endif
