@@ -39,7 +39,7 @@ static void dim_letter(Reader *r, Term *t, char c)
 static void dim_group(Reader *r, Term *t)
 {
     Dim *d = dim_new(r, t);
-    for (blank(r); *r->p && *r->p != ')'; blank(r), r->p++) {
+    for (blank(r); *r->p && *r->p != ')'; r->p++, blank(r)) {
         if (*r->p == '+') {
             d->window = true;
             continue;
