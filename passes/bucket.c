@@ -59,12 +59,32 @@ static void label_twins(Copy *c, int bucket, Arena *scratch)
             c->out->node[c->map[r]].bucket = of[r];
 }
 
+enum { SHARES = 16, WORTH = 8 };
+
+/* Bytes of a bucket: a share of all, so that the last one, which nothing is
+ * left to hide, is small; but worth several times its latency, and no more
+ * than the plan says. */
+static int64_t bucket_bytes(const Job *j, const Cand *cand, int n)
+{
+    int64_t limit = j->plan ? j->plan->bucket : 0, share = 0, least = 0;
+    const Cluster *c = j->cluster;
+    for (int i = 0; i < n; i++)
+        share += cand[i].bytes;
+    if (c && c->nlevel) {
+        const Level *v = &c->level[c->nlevel - 1];
+        least = (int64_t)(WORTH * v->latency * v->bandwidth);
+    }
+    share /= SHARES;
+    share = share > least ? share : least;
+    return share < limit ? share : limit;
+}
+
 Graph *pass_bucket(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     Cand *cand = alloc(j->scratch, (in->n + 1) * sizeof *cand);
     int *depth = depths(in, j->scratch), n = 0, bucket = -1;
-    int64_t limit = j->plan ? j->plan->bucket : 0, bytes = 0;
+    int64_t bytes = 0, limit;
 
     for (Ref r = 0; r < in->n; r++) {
         copy_node(&c, r);
@@ -73,6 +93,7 @@ Graph *pass_bucket(const Graph *in, Job *j)
                                 type_bytes(&in->mesh, &in->node[r].type) };
     }
     qsort(cand, (size_t)n, sizeof *cand, by_birth);
+    limit = bucket_bytes(j, cand, n);
     for (int i = 0; i < n; i++) {
         bool same = i && bytes + cand[i].bytes <= limit
             && go_together(in, depth, cand[i - 1].r, cand[i].r);

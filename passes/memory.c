@@ -2,12 +2,13 @@
  *
  * A value lives from the step that writes it to the last step that reads it;
  * one that is made anew each turn lives once a turn, in `slots` places when
- * turns overlap.  Values that never live at one moment may share bytes:
+ * turns overlap.  What a transfer reads lives until the step in which it will
+ * end, by the clock.  Values that never live at one moment may share bytes:
  * place.c.
  *
  * Aliases: a view reads its root's bytes, a `set` value lies in its leaf, a
  * collective works in place when it alone reads its operand. */
-#include "passes/pass.h"
+#include "passes/clock.h"
 #include "passes/place.h"
 #include <stdlib.h>
 
@@ -112,9 +113,28 @@ static void touch(Mem *m, Ref r, const Step *q, uint32_t step)
                 step);
 }
 
+/* For each transfer the last step that will begin before it ends: what it
+ * reads must not be written before, or that step would wait for it. */
+static uint32_t *ends(const Mem *m)
+{
+    uint32_t n = m->s->nstep, *last = alloc(m->scratch, (n + 1) * sizeof *last);
+    double *begin = alloc(m->scratch, (n + 1) * sizeof *begin);
+    double *end = alloc(m->scratch, (n + 1) * sizeof *end);
+    clock_steps(m->g, m->job, begin, end);
+    for (uint32_t k = 0; k < n; k++) {
+        last[k] = k;
+        if (!m->s->step[k].stream)
+            continue;
+        for (uint32_t i = k + 1; i < n && begin[i] < end[k]; i++)
+            last[k] = i;
+    }
+    return last;
+}
+
 static void lives(Mem *m)
 {
     Graph *g = m->g;
+    uint32_t *last = ends(m);
     for (uint32_t i = 0; i < g->n * m->nturn; i++)
         m->life[i] = (Span){ UINT32_MAX, 0 };
     for (uint32_t k = 0; k < m->s->nstep; k++) {
@@ -124,7 +144,7 @@ static void lives(Mem *m)
         Ref *x = alloc(m->scratch, (size_t)max * sizeof *x);
         int n = launch_inputs(g, l, x, max);
         for (int i = 0; i < n; i++)
-            touch(m, x[i], q, k);
+            touch(m, x[i], q, last[k]);
         n = launch_outputs(g, l, m->uses, x, max);
         for (int i = 0; i < n; i++) {
             m->s->buf[x[i]].used = true;

@@ -1,20 +1,30 @@
 /* order.c -- one list of (launch, turn), by list scheduling.
  *
- * Of the launches whose operands are done, a collective goes first: over
- * ranks, so that it is under way while others compute; over turns, since it
- * frees its operand and lets the sum over ranks begin.  The update goes last:
- * what it can do early (decay the moments) would only wait in memory for
- * gradients.  Then comes the earliest turn, then the place in the graph, which
- * lists backward after forward and so frees values soon.  Each rank and each
- * communicator runs a projection of this one list: all ranks meet at their
- * collectives in one order, and none can wait in a circle.
+ * Two streams, one that computes and one that communicates, each take the
+ * next launch when they are free, by the rough clock of clock.c (Graham,
+ * "Bounds on multiprocessing timing anomalies", 1969): so computing goes on
+ * with what does not wait for a transfer, and a transfer that is wanted soon
+ * passes those wanted later.  Of the launches whose operands are done, a sum
+ * over turns goes first, since it frees its operand and lets the sum over
+ * ranks begin.  The update goes last: what it can do early (decay the moments)
+ * would only wait in memory for gradients.  Then comes the earliest turn, then
+ * the place in the graph, which lists backward after forward and so frees
+ * values soon.  Each rank and each communicator runs a projection of this one
+ * list: all ranks meet at their collectives in one order, and none can wait
+ * in a circle.
  *
  * What a step leaves behind must lie where the next step looks for it: a
  * `set` takes effect in place when every reader of the old value came before;
  * where not, and for results that are nobody's own, a copy is appended. */
-#include "passes/pass.h"
+#include "passes/clock.h"
+#include <math.h>
 
-typedef struct Inst { uint32_t launch; int turn; uint32_t waits; } Inst;
+typedef struct Inst {
+    uint32_t launch;
+    int turn;
+    uint32_t waits;                       /* for so many others */
+    double ready;                         /* seconds: when they are done */
+} Inst;
 typedef struct Edge { uint32_t to; struct Edge *next; } Edge;
 
 typedef struct Order {
@@ -25,7 +35,7 @@ typedef struct Order {
     Inst *inst;                           /* (launch, turn), by launch */
     uint32_t *first, n;                   /* first instance of a launch */
     Edge **after;
-    uint32_t *heap, nheap;
+    Ref *key;                             /* of a launch among its equals */
     uint32_t *at;                         /* step of the last turn, by launch */
 } Order;
 
@@ -44,9 +54,7 @@ static bool collects(const Order *o, uint32_t l)
 
 static bool communicates(const Order *o, uint32_t l)
 {
-    const Node *n = &o->g->node[o->s->launch[l].node[0]];
-    return collects(o, l)
-        && !(n->attr.axes & mesh_axes(&o->g->mesh, TIME));
+    return launch_communicates(o->g, &o->s->launch[l]);
 }
 
 /* Turns are numbered row-major over all time axes; an axis along which the
@@ -121,7 +129,7 @@ static void instances(Order *o)
         o->first[l] = o->n;
         for (int t = 0; t < turns; t++)
             if (runs_at(m, launch_loop(o, l), t))
-                o->inst[o->n++] = (Inst){ l, t, 0 };
+                o->inst[o->n++] = (Inst){ l, t, 0, 0 };
     }
     o->first[o->s->nlaunch] = o->n;
     o->after = alloc(o->scratch, (o->n + 1) * sizeof *o->after);
@@ -163,31 +171,34 @@ static bool sooner(const Order *o, uint32_t a, uint32_t b)
         return uy;
     if (x->turn != y->turn)
         return x->turn < y->turn;
-    const Launch *lx = &o->s->launch[x->launch], *ly = &o->s->launch[y->launch];
-    return lx->node[lx->n - 1] < ly->node[ly->n - 1];
+    Ref kx = o->key[x->launch], ky = o->key[y->launch];
+    return kx != ky ? kx < ky : x->launch < y->launch;
 }
 
-static void heap_push(Order *o, uint32_t x)
+/* What is done once a step comes right before its first reader: a filter that
+ * ranks have to gather first would stop all of forward, were it packed at the
+ * beginning. */
+static void keys(Order *o)
 {
-    uint32_t k = o->nheap++;
-    for (; k && sooner(o, x, o->heap[(k - 1) / 2]); k = (k - 1) / 2)
-        o->heap[k] = o->heap[(k - 1) / 2];
-    o->heap[k] = x;
-}
-
-static uint32_t heap_pop(Order *o)
-{
-    uint32_t top = o->heap[0], x = o->heap[--o->nheap], k = 0, c;
-    while ((c = 2 * k + 1) < o->nheap) {
-        if (c + 1 < o->nheap && sooner(o, o->heap[c + 1], o->heap[c]))
-            c++;
-        if (!sooner(o, o->heap[c], x))
-            break;
-        o->heap[k] = o->heap[c];
-        k = c;
+    const Graph *g = o->g;
+    Ref *first = alloc(o->scratch, (g->n + 1) * sizeof *first);
+    o->key = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->key);
+    for (Ref r = 0; r < g->n; r++)
+        first[r] = g->node[r].segment == BEGIN ? g->n : r;
+    for (Ref r = g->n; r-- > 0;)
+        for (int i = 0; i < g->node[r].nin; i++) {
+            Ref x = g->node[r].in[i];
+            if (g->node[x].segment == BEGIN && first[r] < first[x])
+                first[x] = first[r];
+        }
+    for (uint32_t l = 0; l < o->s->nlaunch; l++) {
+        const Launch *q = &o->s->launch[l];
+        bool begin = g->node[q->node[0]].segment == BEGIN;
+        o->key[l] = begin ? g->n : q->node[q->n - 1];
+        for (int i = 0; begin && i < q->n; i++)
+            if (first[q->node[i]] < o->key[l])
+                o->key[l] = first[q->node[i]];
     }
-    o->heap[k] = x;
-    return top;
 }
 
 static void append(Order *o, uint32_t launch, int turn)
@@ -198,20 +209,103 @@ static void append(Order *o, uint32_t launch, int turn)
                                   .stream = communicates(o, launch) };
 }
 
-static void list_schedule(Order *o)
+/* ---- heaps of instances ---- */
+
+typedef struct Heap {
+    uint32_t *at, n;
+    bool (*before)(const Order *, uint32_t, uint32_t);
+} Heap;
+
+static bool earlier(const Order *o, uint32_t a, uint32_t b)
 {
-    o->heap = alloc(o->scratch, (o->n + 1) * sizeof *o->heap);
+    double x = o->inst[a].ready, y = o->inst[b].ready;
+    return x != y ? x < y : sooner(o, a, b);
+}
+
+static void heap_push(const Order *o, Heap *h, uint32_t x)
+{
+    uint32_t k = h->n++;
+    for (; k && h->before(o, x, h->at[(k - 1) / 2]); k = (k - 1) / 2)
+        h->at[k] = h->at[(k - 1) / 2];
+    h->at[k] = x;
+}
+
+static uint32_t heap_pop(const Order *o, Heap *h)
+{
+    uint32_t top = h->at[0], x = h->at[--h->n], k = 0, c;
+    while ((c = 2 * k + 1) < h->n) {
+        if (c + 1 < h->n && h->before(o, h->at[c + 1], h->at[c]))
+            c++;
+        if (!h->before(o, h->at[c], x))
+            break;
+        h->at[k] = h->at[c];
+        k = c;
+    }
+    h->at[k] = x;
+    return top;
+}
+
+/* ---- two streams, by the clock ---- */
+
+enum { NSTREAM = 2 };
+
+typedef struct Stream {
+    double now;                           /* when it is free */
+    Heap ready, later;                    /* by `sooner`; by time */
+} Stream;
+
+static void stream_add(const Order *o, Stream *s, uint32_t i)
+{
+    heap_push(o, &s[communicates(o, o->inst[i].launch)].later, i);
+}
+
+/* When the stream could begin its next launch; infinity: it has none. */
+static double stream_next(const Order *o, Stream *s)
+{
+    while (s->later.n && o->inst[s->later.at[0]].ready <= s->now)
+        heap_push(o, &s->ready, heap_pop(o, &s->later));
+    return s->ready.n ? s->now
+         : s->later.n ? o->inst[s->later.at[0]].ready : INFINITY;
+}
+
+static void run_next(Order *o, Stream *all, Stream *s, const double *takes)
+{
+    uint32_t i = heap_pop(o, &s->ready), l = o->inst[i].launch;
+    s->now += takes[l];
+    o->at[l] = o->s->nstep;
+    append(o, l, o->inst[i].turn);
+    for (Edge *e = o->after[i]; e; e = e->next) {
+        Inst *x = &o->inst[e->to];
+        x->ready = s->now > x->ready ? s->now : x->ready;
+        if (--x->waits == 0)
+            stream_add(o, all, e->to);
+    }
+}
+
+static void list_schedule(Order *o, const Job *j)
+{
+    Stream s[NSTREAM];
+    double *takes = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *takes);
+    for (int k = 0; k < NSTREAM; k++) {
+        size_t size = (o->n + 1) * sizeof(uint32_t);
+        s[k] = (Stream){ 0, { alloc(o->scratch, size), 0, sooner },
+                         { alloc(o->scratch, size), 0, earlier } };
+    }
+    for (uint32_t l = 0; l < o->s->nlaunch; l++)
+        takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
     o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
     for (uint32_t i = 0; i < o->n; i++)
         if (!o->inst[i].waits)
-            heap_push(o, i);
-    while (o->nheap) {
-        uint32_t i = heap_pop(o);
-        o->at[o->inst[i].launch] = o->s->nstep;
-        append(o, o->inst[i].launch, o->inst[i].turn);
-        for (Edge *e = o->after[i]; e; e = e->next)
-            if (--o->inst[e->to].waits == 0)
-                heap_push(o, e->to);
+            stream_add(o, s, i);
+    for (;;) {
+        double t0 = stream_next(o, &s[0]), t1 = stream_next(o, &s[1]);
+        Stream *q = &s[t1 <= t0];
+        double t = t1 <= t0 ? t1 : t0;
+        if (t == INFINITY)
+            break;
+        q->now = t;
+        if (q->ready.n)
+            run_next(o, s, q, takes);
     }
     if (o->s->nstep != o->n)
         die("order: %u of %u steps wait in a circle", o->n - o->s->nstep, o->n);
@@ -365,7 +459,8 @@ Graph *pass_order(const Graph *in, Job *j)
     instances(&o);
     for (uint32_t l = 0; l < o.s->nlaunch; l++)
         edges_of(&o, l);
-    list_schedule(&o);
+    keys(&o);
+    list_schedule(&o, j);
     settle(&o);
     return g;
 }

@@ -14,7 +14,7 @@ typedef struct Plan {
     Mesh mesh;
     LeafPlan *leaf;                       /* in the order of the plan */
     uint32_t nleaf, leafcap;
-    int64_t bucket;                       /* bytes of a gradient bucket */
+    int64_t bucket;                       /* most bytes of a gradient bucket */
     DType compute;                        /* of contractions: F32 or BF16 */
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the

@@ -39,7 +39,8 @@ static const Shipped blocks[] = {         /* what is split over `tensor` */
 typedef struct Way { const char *partitioner; int ranks, micro; } Way;
 
 static const Way one = { "ddp", 1, 1 }, two = { "ddp", 2, 1 },
-    turns = { "ddp", 2, 2 }, tensor = { "tests/models/tensor.lua", 4, 1 };
+    turns = { "ddp", 2, 2 }, zero = { "zero", 2, 2 },
+    tensor = { "tests/models/tensor.lua", 4, 1 };
 
 /* ---- what a graph means ---- */
 
@@ -227,7 +228,7 @@ static bool chosen(int i)
 static void no_pass_changes_a_value(void **state)
 {
     (void)state;
-    static const Way *const way[] = { &one, &two, &turns };
+    static const Way *const way[] = { &one, &two, &turns, &zero };
     uint32_t n = 0;
     for (int i = 0; i < COUNT(shipped); i++)
         for (int k = 0; k < COUNT(way); k++)

@@ -1,0 +1,14 @@
+/* clock.h -- about when each step of an order begins and ends. */
+#ifndef DPC_CLOCK_H
+#define DPC_CLOCK_H
+
+#include "passes/pass.h"
+
+/* Is the launch a collective over ranks, on the stream that communicates? */
+bool launch_communicates(const Graph *, const Launch *);
+/* Seconds of a launch, once; 0 where the job names no target or cluster. */
+double launch_seconds(const Graph *, const Launch *, const Job *);
+/* Of each step of g's order, the streams running side by side. */
+void clock_steps(const Graph *, const Job *, double *begin, double *end);
+
+#endif
