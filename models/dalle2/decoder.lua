@@ -9,7 +9,7 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 4 or 64, "pictures a step")
+local batch = dpc.option("batch", net.tiny and 4 or 16, "pictures a step")
 
 -- Scaled CLIP embeddings of the pictures, f32 [b, embed].
 local function embedding(d)
@@ -33,7 +33,7 @@ local function train()
   e = e + dpc.random("normal", e:dims()) * jitter
   local drop = dpc.random("uniform", { batch }):lt(p)      -- [b]
   local loss = loss_of(d, e, drop)
-  local out = optim.step(loss, { lr = 2e-3, warmup = 50, steps = 1000,
+  local out = optim.step(loss, { lr = 2e-3, warmup = 100, steps = 2000,
                                  ema = 0.99 })
   out.loss = loss
   return out
@@ -58,8 +58,10 @@ local function hint()
 end
 
 local function start()
-  dpc.set(hint(), embedding(data.batch(batch, true)))
+  local d = data.batch(batch, true)
+  dpc.set(hint(), embedding(d))
   dpc.set(canvas(), dpc.random("normal", canvas():dims()))
+  return { tokens = d.tokens }         -- what is drawn
 end
 
 local function denoise()

@@ -83,15 +83,18 @@ end
 
 -- x0 of the scaled image embedding [b, embed] from x_t [b, embed] at t [b]:
 -- a causal transformer over words, text embedding, time, x_t and a query,
--- whose place gives the answer.
+-- whose place gives the answer.  What of x_t itself belongs to x0 depends on
+-- t alone, if x0 is near Gaussian; so that share need not go through layers
+-- that would first have to learn to copy, and samples of one caption differ.
 function net.prior(x, t, text, words)
   local width = size.prior
   return dpc.scope("prior", function()
     local query = nn.weight("query", { width }, nn.normal(0.02))
+    local time = nn.time_embedding("time", t, size.cond, width) -- [b, prior]
     local parts = {
       nn.linear("words", words, width),                    -- [b, 8, prior]
       nn.token(nn.linear("text", net.scaled(text), width)), -- [b, 1, prior]
-      nn.token(nn.time_embedding("time", t, size.cond, width)),
+      nn.token(time),
       nn.token(nn.linear("noised", x, width)),
       query:move("k->bnk", { b = x:dim(0), n = 1 }),
     }
@@ -105,6 +108,7 @@ function net.prior(x, t, text, words)
     end
     local last = nn.token_at(y, y:dim(1) - 1)              -- [b, prior]
     return nn.linear("out", nn.layer_norm("norm", last), size.embed)
+        + x * nn.linear("share", nn.silu(time), size.embed)
   end)
 end
 
@@ -158,9 +162,12 @@ end
 ---- judge ----
 
 -- Pictures -> logits of the garments [b, 10], and features [b, features].
+-- These have length features^0.5: a distance between sets of them does not
+-- grow with how sure of itself a judge was trained to be.
 function net.judge(picture)
   return dpc.scope("judge", function()
     local f = nn.linear("features", eye(picture), size.features, { over = 3 })
+    f = nn.unit(f) * size.features ^ 0.5                   -- [b, features]
     return nn.linear("garment", nn.silu(f), #data.garments), f
   end)
 end

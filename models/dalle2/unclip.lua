@@ -11,6 +11,7 @@ local data = require "data"
 local net = require "net"
 
 local batch = dpc.option("batch", net.tiny and 4 or 80, "pictures at a time")
+local tries = dpc.option("tries", 2, "embeddings to choose from")
 local thought = diffusion.new{}
 
 local D, W = net.size.embed, net.size.text
@@ -19,7 +20,9 @@ local function text() return dpc.state("text", { batch, D }) end
 local function words()
   return dpc.state("words", { batch, data.length, W })
 end
-local function idea() return dpc.state("idea", { batch, D }) end
+local function ideas()                 -- those of one caption side by side
+  return dpc.state("ideas", { batch * tries, D })
+end
 local function canvas()                                    -- -1 .. 1
   return dpc.state("canvas", { batch, 3, data.side, data.side })
 end
@@ -34,7 +37,7 @@ local function embed()
   local t, w = nn.frozen(function() return net.clip_text(tokens) end)
   dpc.set(text(), t)
   dpc.set(words(), w)
-  dpc.set(idea(), dpc.random("normal", { batch, D }))
+  dpc.set(ideas(), dpc.random("normal", { batch * tries, D }))
   dpc.set(canvas(), dpc.random("normal", canvas():dims()))
 end
 
@@ -44,7 +47,10 @@ local function prior_step()
   local n = dpc.scalar("prior_steps", 16, "steps of the prior's sampler")
   local eta = dpc.scalar("eta", 1, "noise in the prior's steps: 0 to 1")
   local t, to = diffusion.times(step(), n)                 -- []
-  local x, e, w = idea(), text(), words()
+  local many = { k = tries }
+  local x = ideas()                                        -- [batch tries, D]
+  local e = text():move("nd->(nk)d", many)
+  local w = words():move("nld->(nk)ld", many)
   dpc.set(x, nn.frozen(function()
     return thought:step(x, t, to, function(y, at)
       return net.prior(y, at, e, w)
@@ -52,15 +58,23 @@ local function prior_step()
   end))
 end
 
--- The embedding of each row, as long as CLIP's are; `shuffle` takes that of
--- the row so much further down, which must spoil every picture.
+-- Of each caption's embeddings the one nearest to its text (Ramesh et al.
+-- 2022, 2.2), as long as CLIP's are: [batch, D].
+local function chosen()
+  local x = nn.unit(ideas()):move("(nk)d->nkd", { k = tries })
+  local near = x:dot(text(), "nkd,nd->nk")
+  local best = near:eq(nn.like(near:max("nk->n"), "n->nk", near)) -- [batch, k]
+  return net.scaled(nn.unit(x:dot(best, "nkd,nk->nd")))
+end
+
+-- What each row is drawn from; `shuffle` takes the embedding of the row so
+-- much further down, which must spoil every picture.
 local function hint()
-  local x = idea()
   local far = dpc.scalar("shuffle", 0,
                          "draw from the embedding so many captions further")
   local row = dpc.iota({ batch }, 0) + far                 -- [batch]
   row = row - ((row + 0.5) * (1 / batch)):floor() * batch
-  return net.scaled(nn.unit(x)):take(row:cast("i32"))      -- [batch, D]
+  return chosen():take(row:cast("i32"))                    -- [batch, D]
 end
 
 local function decode_step()
