@@ -12,9 +12,9 @@
  * garment, has the right colours and garments but no variety, and must not
  * pass the gate of the Frechet distance.
  *
- * The scale of a judge's features is an accident of its training, and the
- * distance goes with its square.  So features are measured in units of their
- * standard deviation over real composites, root mean square over features. */
+ * The distance goes with the square of the features' scale, which is the
+ * judge's to choose.  So it is measured in units of their mean variance over
+ * real composites, and the same gate means the same for any judge. */
 #include "compiler/demo_own.h"
 #include <jansson.h>
 #include <math.h>
@@ -133,6 +133,8 @@ static double draw(const Words *w, SetId set, int call)
              fmt(d->arena, "tokens=%s", tokens_write(w, set, call)),
              "--output",
              fmt(d->arena, "pictures=%s", pictures_path(d, set, call)), NULL);
+    if (d->report.quick)
+        line_add(&l, "--prior-steps", "2", "--decode-steps", "2", NULL);
     if (sets[set].shuffle)
         line_add(&l, "--shuffle", fmt(d->arena, "%d", sets[set].shuffle),
                  NULL);
