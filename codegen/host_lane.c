@@ -6,22 +6,10 @@
  * length), both are one dense loop of lanes for the body: full vectors,
  * whole cache lines.  What a row knows once (means, scales) is spread over its
  * lanes, x5[lane]; a fold has a sum for each lane, s3[lane], added up by rows
- * behind the loop.  A column fold over channels whose operands also know
- * things by pixel group goes the same way: chunks of the cut loop outside, all
- * lanes of a point side by side, instead of one pass over memory a group. */
-#include "codegen/host.h"
+ * behind the loop. */
+#include "codegen/host_lane.h"
 
-enum { SHORT = 32, MOST = 1024, TASKS = 16, STACK = 1 << 18 };
-
-typedef struct Lanes {
-    const Kernel *k;                      /* rows apart: for what a row knows */
-    Kernel body;                          /* the same, one loop of lanes */
-    int group, dense;                     /* atoms: rows; within a row */
-    int64_t rows, length;
-    Atoms level;                          /* of what a row knows */
-    int64_t stack;                        /* bytes of buffers, so far */
-    bool *known;                          /* value has an array x */
-} Lanes;
+enum { SHORT = 128, MOST = 1024, STACK = 1 << 18 };
 
 /* ---- is it possible? ---- */
 
@@ -41,7 +29,7 @@ static bool value_joins(const Value *x, const Lanes *l)
 }
 
 /* A value without lanes and without the loops inside of them. */
-static bool of_row(const Lanes *l, int v)
+bool lane_of_row(const Lanes *l, int v)
 {
     const Value *x = &l->k->value[v];
     return !(x->atoms & ~l->level) && !value_global(x);
@@ -50,41 +38,54 @@ static bool of_row(const Lanes *l, int v)
 static bool list_joins(const Lanes *l, const int *list, int n)
 {
     for (int i = 0; i < n; i++)
-        if (!of_row(l, list[i]) && !value_joins(&l->k->value[list[i]], l))
+        if (!lane_of_row(l, list[i]) && !value_joins(&l->k->value[list[i]], l))
             return false;
     return true;
 }
 
-static bool pair_fits(Lanes *l, int group, int dense)
+bool lane_joins(const Lanes *l, const Loop *p)
 {
-    const Kernel *k = l->k;
-    l->group = group, l->dense = dense;
-    l->rows = k->extent[group], l->length = k->extent[dense];
-    if (l->rows < 2 || l->length >= SHORT || l->rows * l->length > MOST)
-        return false;
-    for (int i = 0; i < k->nloop; i++) {
-        const Loop *p = &k->loop[i];
-        if (!((p->atoms | k->outer) >> dense & 1)
-            || !list_joins(l, p->pre, p->npre)
-            || !list_joins(l, p->value, p->nvalue))
+    for (int i = 0; i < p->nstore; i++)
+        if (!joins(&l->k->store[p->store[i]].at, l))
             return false;
-        for (int s = 0; s < p->nstore; s++)
-            if (!joins(&k->store[p->store[s]].at, l))
-                return false;
+    return list_joins(l, p->pre, p->npre)
+        && list_joins(l, p->value, p->nvalue);
+}
+
+/* Some value of the loop walks the lanes one by one. */
+bool lane_walks(const Lanes *l, const Loop *p)
+{
+    for (int i = 0; i < p->nvalue; i++) {
+        const Value *x = &l->k->value[p->value[i]];
+        if (x->kind == VAL_LOAD && x->at.coef[l->dense] == 1
+            && x->at.coef[l->group])
+            return true;
     }
-    return true;
+    return false;
 }
 
-/* Some value walks the lanes one by one. */
-static bool dense_access(const Lanes *l)
+bool lane_pair(Lanes *l, int group, int64_t length)
 {
-    for (int i = 0; i < l->k->nloop; i++)
-        for (int v = 0; v < l->k->loop[i].nvalue; v++) {
-            const Value *x = &l->k->value[l->k->loop[i].value[v]];
-            if (x->kind == VAL_LOAD && x->at.coef[l->dense] == 1
-                && x->at.coef[l->group])
-                return true;
-        }
+    l->group = group;
+    l->rows = l->k->extent[group], l->length = length;
+    return l->rows > 1 && length > 1 && length < SHORT
+        && l->rows * length <= MOST;
+}
+
+/* The loop's dense atom: it may go by another number than in its neighbours,
+ * where nothing ties the two. */
+static bool loop_find(Lanes *l, int loop, bool *walks)
+{
+    const Loop *p = &l->k->loop[loop];
+    for (int a = 0; a < l->k->natom; a++) {
+        l->dense = a;
+        if (!(p->atoms >> a & 1) || l->k->extent[a] != l->length
+            || !lane_joins(l, p))
+            continue;
+        l->dense_of[loop] = a;
+        *walks |= lane_walks(l, p);
+        return true;
+    }
     return false;
 }
 
@@ -99,16 +100,27 @@ static int64_t stack_bytes(const Lanes *l)
     return (int64_t)n;
 }
 
+static bool lanes_fit(Lanes *l, int group, int64_t length)
+{
+    bool walks = false;
+    if (!lane_pair(l, group, length))
+        return false;
+    for (int i = 0; i < l->k->nloop; i++)
+        if (!loop_find(l, i, &walks))
+            return false;
+    return walks && stack_bytes(l) <= STACK;
+}
+
 static bool lanes_find(Lanes *l)
 {
     const Kernel *k = l->k;
     l->level = k->outer;
     for (int a = 0; a < k->natom; a++)
         for (int b = 0; b < k->natom; b++)
-            if ((k->outer >> a & 1) && !(k->outer >> b & 1)
-                && kernel_points(k, k->outer & ~(1u << a)) >= TASKS
-                && pair_fits(l, a, b) && dense_access(l))
-                return stack_bytes(l) <= STACK;
+            if ((k->outer >> a & 1) && (k->loop[0].atoms >> b & 1)
+                && kernel_points(k, k->outer & ~(1u << a)) >= LANE_TASKS
+                && lanes_fit(l, a, k->extent[b]))
+                return true;
     return false;
 }
 
@@ -119,7 +131,7 @@ static void forget(Affine *a, const Lanes *l)
     a->coef[l->group] = 0;
 }
 
-static void body_make(Lanes *l)
+void lane_body(Lanes *l)
 {
     const Kernel *k = l->k;
     Kernel *b = &l->body;
@@ -146,13 +158,14 @@ static void body_make(Lanes *l)
         b->store[s] = k->store[s];
         forget(&b->store[s].at, l);
     }
-    b->extent[l->dense] = l->rows * l->length;
+    for (int i = 0; i < k->nloop; i++)
+        b->extent[l->dense_of[i]] = l->rows * l->length;
     b->extent[l->group] = 1;
 }
 
 /* ---- what a row knows ---- */
 
-static void array(Text *t, const Lanes *l, const char *letter, int v,
+void lane_array(Text *t, const Lanes *l, const char *letter, int v,
                   int64_t n, int depth)
 {
     text_indent(t, depth);
@@ -166,13 +179,13 @@ static void arrays(Text *t, const Lanes *l, int depth)
     for (int i = 0; i < l->k->nloop; i++) {
         const Loop *p = &l->k->loop[i];
         for (int v = 0; v < p->npre; v++)
-            array(t, l, "x", p->pre[v], n, depth);
+            lane_array(t, l, "x", p->pre[v], n, depth);
         for (int v = 0; v < p->nfold; v++) {
-            array(t, l, "x", p->fold[v], n, depth);
-            array(t, l, "s", p->fold[v], n, depth);
+            lane_array(t, l, "x", p->fold[v], n, depth);
+            lane_array(t, l, "s", p->fold[v], n, depth);
         }
         for (int v = 0; v < p->nsave; v++)
-            array(t, l, "t", p->save[v],
+            lane_array(t, l, "t", p->save[v],
                   (int64_t)kernel_points(&l->body, p->atoms), depth);
     }
 }
@@ -214,37 +227,37 @@ static void spread(Text *t, Lanes *l, int v, int depth)
              kernel_place(l->k, l->group), (long long)l->length, v);
 }
 
-static void each_row(Text *t, const Lanes *l, int depth)
+void lane_rows(Text *t, const Lanes *l, int depth)
 {
     host_loop(t, l->k, kernel_place(l->k, l->group), depth);
     text_add(t, " {\n");
 }
 
-static void block_end(Text *t, int depth)
+void lane_end(Text *t, int depth)
 {
     text_indent(t, depth);
     text_add(t, "}\n");
 }
 
-static void learn(Text *t, Lanes *l, const int *v, int n, int depth)
+void lane_learn(Text *t, Lanes *l, const int *v, int n, int depth)
 {
     if (!n)
         return;
-    each_row(t, l, depth);
+    lane_rows(t, l, depth);
     recall_operands(t, l, v, n, none_seen(l), depth + 1);
     text_values(t, l->k, v, n, depth + 1);
     for (int i = 0; i < n; i++)
         spread(t, l, v[i], depth + 1);
     for (int i = 0; i < n; i++)
         l->known[v[i]] = true;
-    block_end(t, depth);
+    lane_end(t, depth);
 }
 
 static void behind(Text *t, Lanes *l, const Loop *p, int depth)
 {
     if (!p->nfold)
         return;
-    each_row(t, l, depth);
+    lane_rows(t, l, depth);
     for (int i = 0; i < p->nfold; i++) {
         int v = p->fold[i];
         char acc[16], x[48];
@@ -262,7 +275,7 @@ static void behind(Text *t, Lanes *l, const Loop *p, int depth)
         spread(t, l, v, depth + 1);
         l->known[v] = true;
     }
-    block_end(t, depth);
+    lane_end(t, depth);
 }
 
 static void tail(Text *t, const Lanes *l, int depth)
@@ -271,20 +284,20 @@ static void tail(Text *t, const Lanes *l, int depth)
     bool *seen = none_seen(l);
     if (!k->ntail && !k->ntail_store)
         return;
-    each_row(t, l, depth);
+    lane_rows(t, l, depth);
     recall_operands(t, l, k->tail, k->ntail, seen, depth + 1);
     for (int i = 0; i < k->ntail_store; i++)
         recall(t, l, k->store[k->tail_store[i]].value, seen, depth + 1);
     text_values(t, k, k->tail, k->ntail, depth + 1);
     host_stores(t, k, k->tail_store, k->ntail_store, depth + 1);
-    block_end(t, depth);
+    lane_end(t, depth);
 }
 
 /* ---- a loop ---- */
 
 static void lane_of(Text *t, const Lanes *l, int v, bool *seen, int depth)
 {
-    if (v < 0 || seen[v] || !of_row(l, v))
+    if (v < 0 || seen[v] || !lane_of_row(l, v))
         return;
     seen[v] = true;
     text_indent(t, depth);
@@ -294,7 +307,7 @@ static void lane_of(Text *t, const Lanes *l, int v, bool *seen, int depth)
 }
 
 /* Values of the row that the body reads. */
-static void lane_values(Text *t, const Lanes *l, const Loop *p,
+void lane_values(Text *t, const Lanes *l, const Loop *p,
                         const int *body, int nbody, int depth)
 {
     bool *seen = none_seen(l);
@@ -354,7 +367,7 @@ static void lane_loop(Text *t, Lanes *l, const Loop *p, int depth)
     int at[KATOM];
     int n = host_places(&l->body, p->atoms & ~(1u << l->dense), at);
     at[n++] = kernel_place(&l->body, l->dense);
-    learn(t, l, p->pre, p->npre, depth);
+    lane_learn(t, l, p->pre, p->npre, depth);
     folds_begin(t, l, p, depth);
     for (int i = 0; i < n; i++) {
         if (i == n - 1)
@@ -368,18 +381,25 @@ static void lane_loop(Text *t, Lanes *l, const Loop *p, int depth)
     buffers(t, l, p, at, n, depth + n, true);
     folds(t, l, p, depth + n);
     host_stores(t, &l->body, p->store, p->nstore, depth + n);
-    block_end(t, depth);
+    lane_end(t, depth);
     behind(t, l, p, depth);
+}
+
+Lanes lane_new(const Kernel *k)
+{
+    return (Lanes){
+        .k = k, .known = alloc(k->arena, (size_t)k->nvalue + 1),
+        .dense_of = alloc(k->arena, (size_t)(k->nloop + 1) * sizeof(int)),
+    };
 }
 
 bool host_lanes(Text *t, const Kernel *k)
 {
-    Lanes l = { .k = k };
+    Lanes l = lane_new(k);
     int at[KATOM];
     if (!lanes_find(&l))
         return false;
-    body_make(&l);
-    l.known = none_seen(&l);
+    lane_body(&l);
     int n = host_places(k, k->outer & ~(1u << l.group), at);
     text_values(t, k, k->top, k->ntop, 1);
     host_parallel(t, k, n, false);
@@ -388,202 +408,11 @@ bool host_lanes(Text *t, const Kernel *k)
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     arrays(t, &l, 1 + n);
-    for (int i = 0; i < k->nloop; i++)
+    for (int i = 0; i < k->nloop; i++) {
+        l.dense = l.dense_of[i];
         lane_loop(t, &l, &k->loop[i], 1 + n);
+    }
     tail(t, &l, 1 + n);
     text_add(t, "    }\n");
-    return true;
-}
-
-/* ---- columns ---- */
-
-typedef struct Column {
-    Lanes *l;
-    const Loop *loop;
-    int nouter, outer[KATOM];             /* places: neither rows nor lanes */
-    int nrow, *row, nbody, *body;         /* values, by where they stand */
-    int64_t lanes;
-} Column;
-
-static void column_split(Column *c)
-{
-    const Loop *p = c->loop;
-    const Kernel *k = c->l->k;
-    size_t n = (size_t)(p->npre + p->nvalue) + 1;
-    c->row = alloc(k->arena, n * sizeof *c->row);
-    c->body = alloc(k->arena, n * sizeof *c->body);
-    for (int i = 0; i < p->npre + p->nvalue; i++) {
-        int v = i < p->npre ? p->pre[i] : p->value[i - p->npre];
-        if (of_row(c->l, v))
-            c->row[c->nrow++] = v;
-        else
-            c->body[c->nbody++] = v;
-    }
-}
-
-static bool column_find(Lanes *l)
-{
-    const Kernel *k = l->k;
-    Atoms in = k->loop[0].atoms, cut = 1u << k->cut;
-    if (k->lane < 0)
-        return false;
-    l->level = (k->outer & ~(1u << k->lane)) | (in == cut ? 0 : cut);
-    for (int a = 0; a < k->natom; a++) {
-        double tasks = kernel_points(k, k->outer & ~(1u << a)
-                                     & ~(1u << k->lane)) * (double)k->chunks;
-        if ((k->outer >> a & 1) && a != k->lane && tasks >= TASKS
-            && pair_fits(l, a, k->lane) && dense_access(l))
-            return true;
-    }
-    return false;
-}
-
-/* Accumulators: [outer without rows and lanes][chunks][folds][lanes]. */
-static void column_acc(Text *t, const Column *c, int depth)
-{
-    const Kernel *k = c->l->k;
-    text_indent(t, depth);
-    text_add(t, "float *DPC_RESTRICT acc = (float *)DPC_ENV.scratch + (");
-    host_place(t, k, c->outer, c->nouter);
-    text_add(t, ") * %lldL;\n",
-             (long long)(k->chunks * c->loop->nfold * c->lanes));
-}
-
-static void column_outer(Text *t, const Column *c)
-{
-    for (int i = 0; i < c->nouter; i++) {
-        host_loop(t, c->l->k, c->outer[i], 1 + i);
-        text_add(t, "\n");
-    }
-}
-
-static void column_cut(Text *t, const Column *c, int depth)
-{
-    const Kernel *k = c->l->k;
-    long long n = (long long)k->extent[k->cut], m = (long long)k->chunks;
-    int at = kernel_place(k, k->cut);
-    text_indent(t, depth);
-    text_add(t, "for (long i%d = c * %lldL / %lldL; i%d < (c + 1) * %lldL "
-             "/ %lldL; i%d++)", at, n, m, at, n, m, at);
-}
-
-static void column_body(Text *t, const Column *c, int depth)
-{
-    Lanes *l = c->l;
-    const Loop *p = c->loop;
-    lane_values(t, l, p, c->body, c->nbody, depth);
-    text_values(t, &l->body, c->body, c->nbody, depth);
-    for (int i = 0; i < p->nfold; i++) {
-        char acc[48], x[16];
-        snprintf(acc, sizeof acc, "part[%lldL + i%d]",
-                 (long long)(i * c->lanes), kernel_place(l->k, l->dense));
-        snprintf(x, sizeof x, "v%d", l->k->value[p->fold[i]].arg[0]);
-        text_indent(t, depth);
-        text_fold(t, &l->k->value[p->fold[i]], acc, x);
-    }
-    host_stores(t, &l->body, p->store, p->nstore, depth);
-}
-
-/* Loops around the lanes; the cut one around what a row knows, unless it is
- * the only one. */
-static void column_loops(Text *t, const Column *c, int depth)
-{
-    Lanes *l = c->l;
-    const Kernel *k = l->k;
-    int at[KATOM];
-    bool inside = l->level >> k->cut & 1;
-    int n = host_places(k, c->loop->atoms & ~(1u << k->cut), at);
-    if (!inside)
-        learn(t, l, c->row, c->nrow, depth);
-    column_cut(t, c, depth);
-    text_add(t, inside ? " {\n" : "\n");
-    if (inside)
-        learn(t, l, c->row, c->nrow, depth + 1);
-    for (int i = 0; i < n; i++) {
-        host_loop(t, k, at[i], depth + 1 + i);
-        text_add(t, "\n");
-    }
-    text_add(t, "#pragma omp simd\n");
-    host_loop(t, &l->body, kernel_place(k, l->dense), depth + 1 + n);
-    text_add(t, " {\n");
-    column_body(t, c, depth + 2 + n);
-    block_end(t, depth + 1 + n);
-    if (inside)
-        block_end(t, depth);
-}
-
-static void column_chunk(Text *t, const Column *c, int depth)
-{
-    const Loop *p = c->loop;
-    column_acc(t, c, depth);
-    text_indent(t, depth);
-    text_add(t, "float *DPC_RESTRICT part = acc + c * %lldL;\n",
-             (long long)(p->nfold * c->lanes));
-    for (int i = 0; i < c->nrow; i++)
-        array(t, c->l, "x", c->row[i], c->lanes, depth);
-    for (int i = 0; i < p->nfold; i++) {
-        text_indent(t, depth);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
-        text_indent(t, depth + 1);
-        text_add(t, "part[%lldL + l] = %s;\n", (long long)(i * c->lanes),
-                 text_identity(&c->l->k->value[p->fold[i]]));
-    }
-    column_loops(t, c, depth);
-}
-
-/* Folds over the chunks, then what stands behind the loops. */
-static void column_end(Text *t, const Column *c, int depth)
-{
-    const Kernel *k = c->l->k;
-    const Loop *p = c->loop;
-    for (int i = 0; i < p->nfold; i++) {
-        char name[16], x[96];
-        int v = p->fold[i];
-        snprintf(name, sizeof name, "v%d", v);
-        snprintf(x, sizeof x, "acc[(c * %d + %d) * %lldL + i%d * %lldL + i%d]",
-                 p->nfold, i, (long long)c->lanes,
-                 kernel_place(k, c->l->group), (long long)c->l->length,
-                 kernel_place(k, c->l->dense));
-        text_indent(t, depth);
-        text_add(t, "float %s = %s;\n", name, text_identity(&k->value[v]));
-        text_indent(t, depth);
-        text_add(t, "for (long c = 0; c < %lldL; c++)\n", (long long)k->chunks);
-        text_indent(t, depth + 1);
-        text_fold(t, &k->value[v], name, x);
-    }
-    text_values(t, k, p->pre, p->npre, depth);
-    text_values(t, k, k->tail, k->ntail, depth);
-    host_stores(t, k, k->tail_store, k->ntail_store, depth);
-}
-
-bool host_lane_columns(Text *t, const Kernel *k)
-{
-    Lanes l = { .k = k };
-    Column c = { .l = &l, .loop = k->loop };
-    if (!column_find(&l))
-        return false;
-    body_make(&l);
-    l.known = none_seen(&l);
-    c.lanes = l.rows * l.length;
-    c.nouter = host_places(k, k->outer & ~(1u << l.group) & ~(1u << l.dense),
-                           c.outer);
-    column_split(&c);
-    int depth = 1 + c.nouter;
-    host_parallel(t, k, depth, false);
-    column_outer(t, &c);
-    text_indent(t, depth);
-    text_add(t, "for (long c = 0; c < %lldL; c++) {\n", (long long)k->chunks);
-    column_chunk(t, &c, depth + 1);
-    block_end(t, depth);
-    column_outer(t, &c);
-    text_indent(t, depth);
-    text_add(t, "{\n");
-    column_acc(t, &c, depth + 1);
-    each_row(t, &l, depth + 1);
-    host_loop(t, k, kernel_place(k, l.dense), depth + 2);
-    text_add(t, " {\n");
-    column_end(t, &c, depth + 3);
-    for (int d = depth + 2; d >= depth; d--)
-        block_end(t, d);
     return true;
 }

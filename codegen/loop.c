@@ -368,7 +368,7 @@ static double work(const Kernel *k, const int *v, int n, double points)
     return sum * points;
 }
 
-enum { FEW = 8, BUSY = 32 };
+enum { FEW = 8, BUSY = 16 };
 
 /* A map that computes more than it moves wants its vectors full: a longer
  * loop goes inside, even where its steps are no neighbours. */
@@ -409,12 +409,17 @@ void kernel_order(Kernel *k)
 
 /* ---- form ---- */
 
-/* An element read or written counts for each atom that it is a step of. */
+/* An element read or written counts for each atom that it is a step of, less
+ * where the steps do not fill a vector. */
 static void vote(const Kernel *k, const Affine *x, double *votes)
 {
+    enum { FULL = 16 };
     double n = kernel_points(k, affine_atoms(x));
-    for (int a = 0; a < k->natom; a++)
-        votes[a] += x->coef[a] == 1 && k->extent[a] > 1 ? n : 0;
+    for (int a = 0; a < k->natom; a++) {
+        double steps = (double)k->extent[a];
+        if (x->coef[a] == 1 && steps > 1)
+            votes[a] += n * (steps < FULL ? steps / FULL : 1);
+    }
 }
 
 /* The atom that most elements of the loop lie along. */

@@ -43,6 +43,8 @@ const char host_prelude[] =
 "    unsigned u = dpc_bits(x), r = (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
 "    return (dpc_u16)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 : r);\n"
 "}\n"
+"/* of a number that bf16 can hold */\n"
+"DPC_FN dpc_u16 dpc_cut_bf(float x) { return (dpc_u16)(dpc_bits(x) >> 16); }\n"
 "DPC_FN float dpc_round_bf(float x) { return dpc_from_bf(dpc_to_bf(x)); }\n"
 "\n"
 "DPC_FN float dpc_fabs(float x) { return __builtin_fabsf(x); }\n"

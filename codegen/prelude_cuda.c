@@ -72,6 +72,7 @@ const char cuda_prelude[] =
 "    unsigned u = dpc_bits(x), r = (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
 "    return (dpc_u16)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 : r);\n"
 "}\n"
+"DPC_FN dpc_u16 dpc_cut_bf(float x) { return (dpc_u16)(dpc_bits(x) >> 16); }\n"
 "DPC_FN float dpc_round_bf(float x) { return dpc_from_bf(dpc_to_bf(x)); }\n"
 "DPC_FN float dpc_exp(float x) { return expf(x); }\n"
 "DPC_FN float dpc_log(float x) { return logf(x); }\n"

@@ -260,7 +260,9 @@ void text_store(Text *t, const Kernel *k, const Store *s, int depth)
     text_indent(t, depth);
     text_add(t, "o%d[", s->out);
     text_affine(t, k, &s->at);
-    text_add(t, d == BF16 ? "] = dpc_to_bf(v%d);\n" : d == U8
+    bool exact = k->value[s->value].dtype == BF16;   /* it was rounded */
+    text_add(t, d == BF16 ? exact ? "] = dpc_cut_bf(v%d);\n"
+                                  : "] = dpc_to_bf(v%d);\n" : d == U8
              ? "] = (dpc_u8)v%d;\n" : "] = v%d;\n", s->value);
 }
 
