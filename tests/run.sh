@@ -11,6 +11,7 @@
 #          0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
+# Time limits are for what hangs, on a machine that ten others use.
 # A test of which something is missing is skipped, with the reason.  The last
 # column is seconds of cores, children included, which load does not change.
 set -u
@@ -43,7 +44,7 @@ unit() {
     if [ ! -x "$prog" ]; then
         echo "FAIL unit/$name: does not build"; fail=$((fail + 1)); return
     fi
-    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout 300 "$prog" > "$tmp/out" 2>&1
+    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout 900 "$prog" > "$tmp/out" 2>&1
     rc=$?
     cat "$tmp/out" >> "$log"
     ok=$(grep -c '^\[ *OK *\]' "$tmp/out")
@@ -64,7 +65,7 @@ text() {
     *%*) args=$(echo "$line" | sed "s|%|$1|g") ;;
     *)   args="$line $1" ;;
     esac
-    { timeout 60 "$BUILD/dpc" $args 2>&1; rc=$?
+    { timeout 300 "$BUILD/dpc" $args 2>&1; rc=$?
       [ $rc = 0 ] || echo "exit $rc"; } > "$tmp/out" </dev/null
     want=${1%.*}.out
     if [ $bless = 1 ]; then
@@ -78,7 +79,7 @@ text() {
 
 system() {
     name=$(basename "$1" .sh)
-    timeout 300 sh "$1" > "$tmp/out" 2>&1
+    timeout 900 sh "$1" > "$tmp/out" 2>&1
     rc=$?
     cat "$tmp/out" >> "$log"
     grep -A9 '^not ok ' "$tmp/out" | sed 's/^not ok /FAIL /'

@@ -33,9 +33,9 @@ compile() {
     "$dpc" compile "$lua" -o "$bin" "$@" > log 2>&1
 }
 
-# run COMMAND...: at most two minutes; its talk in log, its exit code in rc.
+# run COMMAND...: at most ten minutes; its talk in log, its exit code in rc.
 run() {
-    timeout -k 5 120 "$@" > log 2>&1 < /dev/null
+    timeout -k 5 600 "$@" > log 2>&1 < /dev/null
     rc=$?
 }
 
@@ -71,4 +71,12 @@ field() { sed -n "s/.*\"$1\":\\([^,}]*\\).*/\\1/p" "$2"; }
 
 now() { date +%s.%N; }
 since() { awk "BEGIN { printf \"%.3f\", $(now) - $1 }"; }
+# Seconds of cores of all commands so far, into cores: unlike the clock's, they
+# do not grow when others work.
+cores_now() {
+    times > "$top/times"
+    cores=$(awk 'NR == 2 { gsub("s", ""); split($1, u, "m"); split($2, s, "m")
+        printf "%.2f", 60 * (u[1] + s[1]) + u[2] + s[2] }' "$top/times")
+}
+minus() { awk "BEGIN { printf \"%.2f\", $1 - $2 }"; }
 holds() { awk "BEGIN { exit !($1) }"; }

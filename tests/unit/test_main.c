@@ -243,9 +243,11 @@ static void a_killed_rank_ends_all_and_is_named(void **state)
     (void)state;
     if (!has_mpirun())
         skip();
-    assert_true(run("TOY_RANKS=2 mpirun -n 2 % train --data x.npy --steps "
-        "5000 --slow 20 --quiet & p=$!; sleep 2; k=$(ps -o pid= --ppid $p | "
-        "tail -n 1); kill -9 $k; wait $p") != 0);
+    assert_true(run("TOY_RANKS=2 mpirun -n 2 % train --data x.npy --out killed "
+        "--steps 5000 --slow 20 --quiet & p=$!; n=0; "
+        "until grep -qs '\"step\":2,' killed/metrics.jsonl || [ $n = 600 ]; "
+        "do sleep 0.1; n=$((n + 1)); done; "
+        "kill -9 $(pgrep -P $p | tail -n 1); wait $p") != 0);
     says("died at step");
     says("of 'train' in op '");
     says("start again with --resume auto");
