@@ -1,12 +1,14 @@
 /* host_sum.c -- long sums in C.
  *
- * A sum of n floats in one accumulator is wrong by up to n roundings; so long
- * sums are made in two levels, of about sqrt(n) each (Higham, Accuracy and
- * Stability of Numerical Algorithms, 4.2).  The nest of loops has accumulators
- * u9 outside, and from some loop on fresh ones, v9. */
+ * A sum of n floats in one accumulator is wrong by up to n roundings.  So in a
+ * long nest of loops, from some loop on, there are fresh accumulators v9, which
+ * are added to outer ones, u9, whenever that part ends.  The outer ones are
+ * doubles: they are rarely used and then exact, and the roundings of the short
+ * sums average out (Higham, Accuracy and Stability of Numerical Algorithms,
+ * 4.2, blocked summation). */
 #include "codegen/host.h"
 
-enum { LONG_SUM = 512, BLOCK = 1024 };
+enum { LONG_SUM = 256, SHORT_SUM = 64, BLOCK = 1024 };
 
 /* Is the loop cut into chunks? */
 static bool cut_here(const Kernel *k, int at)
@@ -23,23 +25,17 @@ static int64_t trips(const Kernel *k, int at)
 Cascade host_cascade(const Kernel *k, const Loop *l, const int *at, int n,
                      int64_t lanes)
 {
-    Cascade best = { -1, false };
-    int64_t all = 1, out = 1, least = INT64_MAX;
-    for (int i = 0; i < n; i++)
-        all *= trips(k, at[i]);
-    if (!l->nfold || all < LONG_SUM * (lanes ? lanes : 1))
-        return best;
-    if (!lanes && trips(k, at[n - 1]) > 4 * BLOCK)
+    int64_t in = 1, all = 1, each = lanes ? lanes : 1;
+    int i = n;
+    for (int j = 0; j < n; j++)
+        all *= trips(k, at[j]);
+    if (!l->nfold || all < LONG_SUM * each)
+        return (Cascade){ -1, false };
+    if (!lanes && trips(k, at[n - 1]) > 2 * BLOCK)
         return (Cascade){ n - 1, true };
-    for (int i = 1; i < n; i++) {
-        out *= trips(k, at[i - 1]);
-        int64_t in = all / out / (lanes ? lanes : 1);
-        if ((in > out ? in : out) < least) {
-            least = in > out ? in : out;
-            best.at = i;
-        }
-    }
-    return best;
+    while (i > 1 && in < SHORT_SUM * each)
+        in *= trips(k, at[--i]);
+    return (Cascade){ i < n && in < all ? i : -1, false };
 }
 
 void host_cascade_begin(Text *t, const Kernel *k, const Loop *l, Cascade v,
@@ -47,7 +43,7 @@ void host_cascade_begin(Text *t, const Kernel *k, const Loop *l, Cascade v,
 {
     for (int i = 0; v.at >= 0 && i < l->nfold; i++) {
         text_indent(t, depth);
-        text_add(t, "float u%d = %s;\n", l->fold[i],
+        text_add(t, "double u%d = %s;\n", l->fold[i],
                  text_identity(&k->value[l->fold[i]]));
     }
 }
@@ -68,7 +64,7 @@ void host_cascade_end(Text *t, const Kernel *k, const Loop *l, Cascade v,
     text_add(t, "}\n");
     for (int i = 0; i < l->nfold; i++) {
         text_indent(t, depth);
-        text_add(t, "const float v%d = u%d;\n", l->fold[i], l->fold[i]);
+        text_add(t, "const float v%d = (float)u%d;\n", l->fold[i], l->fold[i]);
     }
 }
 
