@@ -4,6 +4,7 @@
 # 50 to 1e-5 (relative L2, each tensor), the graphs exactly in the field.
 . "$(dirname "$0")/lib.sh"
 "$tool" idx data 512 12 12
+more= data=data
 
 # losses FILE: of the first five steps.
 losses() { field loss "$1" | head -5; }
@@ -18,8 +19,8 @@ off() {
 # steps MODEL RANKS MICRO: 50 steps in MODEL-RANKS-MICRO.
 steps() {
     k=$1-$2-$3
-    compile "$1" "$k.bin" --ranks "$2" --micro "$3" &&
-        ranks "$2" "$k.bin" train --data data --steps 50 --seed 3 --out "$k"
+    compile "$1" "$k.bin" --ranks "$2" --micro "$3" $more &&
+        ranks "$2" "$k.bin" train --data $data --steps 50 --seed 3 --out "$k"
 }
 
 # same MODEL RANKS MICRO: as on one rank in one batch.
@@ -71,7 +72,20 @@ digests_tell() {
     else not_ok "another seed gives other digests" "the same"; fi
 }
 
+# shipped NAME RANKSxMICRO: a model of models/dalle2, shrunk, without the field.
+shipped() {
+    m=$1
+    if ! steps "$m" 1 1; then not_ok "$m: one rank trains" "exit $rc"; return; fi
+    same "$m" "${2%x*}" "${2#*x}"
+}
+
 model mlp 1x2 1x4 2x1 2x2 2x4 4x1 4x2 4x4
 model conv 1x4 2x2 4x1
 model attn 1x4 2x2 4x1
 digests_tell
+more="-D size=tiny -D batch=16" data=photos
+"$tool" idx photos 256 28 28
+models=$root/models/dalle2
+shipped clip 2x2
+shipped prior 2x2
+shipped decoder 2x2
