@@ -88,13 +88,40 @@ static void column_body(Text *t, const Column *c, int depth)
     text_values(t, &l->body, c->body, c->nbody, depth);
     for (int i = 0; i < p->nfold; i++) {
         char acc[48], x[16];
-        snprintf(acc, sizeof acc, "part[%lldL + i%d]",
-                 (long long)(i * c->lanes), kernel_place(l->k, l->dense));
+        snprintf(acc, sizeof acc, "s%d[i%d]", p->fold[i],
+                 kernel_place(l->k, l->dense));
         snprintf(x, sizeof x, "v%d", l->k->value[p->fold[i]].arg[0]);
         text_indent(t, depth);
         text_fold(t, &l->k->value[p->fold[i]], acc, x);
     }
     host_stores(t, &l->body, p->store, p->nstore, depth);
+}
+
+/* Sums of a turn of the cut loop: short ones, that is exact ones. */
+static void turn_begin(Text *t, const Column *c, int depth)
+{
+    for (int i = 0; i < c->loop->nfold; i++) {
+        int v = c->loop->fold[i];
+        text_indent(t, depth);
+        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
+        text_indent(t, depth + 1);
+        text_add(t, "s%d[l] = %s;\n", v, text_identity(&c->l->k->value[v]));
+    }
+}
+
+static void turn_end(Text *t, const Column *c, int depth)
+{
+    for (int i = 0; i < c->loop->nfold; i++) {
+        int v = c->loop->fold[i];
+        char acc[48], x[16];
+        snprintf(acc, sizeof acc, "part[%lldL + l]",
+                 (long long)(i * c->lanes));
+        snprintf(x, sizeof x, "s%d[l]", v);
+        text_indent(t, depth);
+        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
+        text_indent(t, depth + 1);
+        text_fold(t, &c->l->k->value[v], acc, x);
+    }
 }
 
 /* Loops around the lanes; the cut one around what a row knows, unless it is
@@ -106,12 +133,16 @@ static void column_loops(Text *t, const Column *c, int depth)
     int at[KATOM];
     bool inside = l->level >> k->cut & 1;
     int n = host_places(k, c->loop->atoms & ~(1u << k->cut), at);
-    if (!inside)
+    if (!inside) {
         lane_learn(t, l, c->row, c->nrow, depth);
+        turn_begin(t, c, depth);
+    }
     column_cut(t, c, depth);
     text_add(t, inside ? " {\n" : "\n");
-    if (inside)
+    if (inside) {
         lane_learn(t, l, c->row, c->nrow, depth + 1);
+        turn_begin(t, c, depth + 1);
+    }
     for (int i = 0; i < n; i++) {
         host_loop(t, k, at[i], depth + 1 + i);
         text_add(t, "\n");
@@ -121,6 +152,7 @@ static void column_loops(Text *t, const Column *c, int depth)
     text_add(t, " {\n");
     column_body(t, c, depth + 2 + n);
     lane_end(t, depth + 1 + n);
+    turn_end(t, c, depth + inside);
     if (inside)
         lane_end(t, depth);
 }
@@ -134,6 +166,8 @@ static void column_chunk(Text *t, const Column *c, int depth)
              (long long)(p->nfold * c->lanes));
     for (int i = 0; i < c->nrow; i++)
         lane_array(t, c->l, "x", c->row[i], c->lanes, depth);
+    for (int i = 0; i < p->nfold; i++)
+        lane_array(t, c->l, "s", p->fold[i], c->lanes, depth);
     for (int i = 0; i < p->nfold; i++) {
         text_indent(t, depth);
         text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
