@@ -21,7 +21,7 @@ start() {
     *) mpirun -n 2 ./two.bin train --data data --seed 5 --steps 120 \
            --save-every 3 --out "$2" --quiet > log 2>&1 &
        boss=$! pid= k=0
-       while [ -z "$pid" ] && [ $k -lt 100 ] && kill -0 $boss 2> /dev/null; do
+       while [ -z "$pid" ] && [ $k -lt 2000 ] && kill -0 $boss 2> /dev/null; do
            pid=$(pgrep -P $boss -f two.bin | head -1) k=$((k + 1))
            [ "$pid" ] || sleep 0.02
        done ;;

@@ -23,7 +23,7 @@ begin() {
     "$@" train --data data --steps 10000000 --out out --log-every 1000 \
         > log 2>&1 &
     boss=$! k=0
-    until [ $k -gt 200 ] || grep -qs '"step":2,' out/metrics.jsonl; do
+    until [ $k -gt 2000 ] || grep -qs '"step":2,' out/metrics.jsonl; do
         sleep 0.05; k=$((k + 1))
     done
 }
@@ -95,7 +95,8 @@ note "ranks left $t s after mpirun was killed"
 
 begin mpirun -n 2 ./two.bin
 kill -STOP "$(pid_of 1)"
-kill -USR2 "$(pid_of 0)"; sleep 0.5
+kill -USR2 "$(pid_of 0)"; k=0
+until [ $k -gt 200 ] || grep -q "rank 1 (pid" log; do sleep 0.05; k=$((k + 1)); done
 kill -CONT "$(pid_of 1)"
 kill -TERM "$(pid_of 1)"; wait $boss; rc=$?
 exits 0 "SIGUSR2 says where each rank is" "rank 0 \(pid [0-9]+\) is (at|after) step" "rank 1 \(pid [0-9]+\) is (at|after) step"
@@ -103,7 +104,7 @@ exits 0 "SIGUSR2 says where each rank is" "rank 0 \(pid [0-9]+\) is (at|after) s
 rm -rf out
 mpirun -n 2 ./below ./two.bin train --data data --steps 10000000 --out out --timeout 3 --quiet > log 2>&1 &
 boss=$! k=0
-until [ $k -gt 200 ] || grep -qs '"step":2,' out/metrics.jsonl; do sleep 0.05; k=$((k + 1)); done
+until [ $k -gt 2000 ] || grep -qs '"step":2,' out/metrics.jsonl; do sleep 0.05; k=$((k + 1)); done
 stuck=$(pid_of 1); kill -STOP "$stuck"
 k=0; until [ $k -gt 200 ] || [ -s rc.0 ]; do sleep 0.05; k=$((k + 1)); done
 kill -9 "$stuck" 2> /dev/null

@@ -248,7 +248,7 @@ static bool saving(const char *dir)
 /* Exit 0: it was struck while it saved. */
 static int strike(pid_t pid, const char *dir)
 {
-    while (kill(pid, 0) == 0)
+    while (pid > 0 && kill(pid, 0) == 0)
         if (saving(dir))
             return kill(pid, SIGKILL) ? 1 : 0;
     return 1;
