@@ -240,7 +240,8 @@ case ${1:-build} in
 build)   build ;;
 test)    shift; run_tests "$@" ;;
 asan)    shift; asan "$@" ;;
-demo)    shift; build && "$BUILD/dpc" demo "$@" ;;
+demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
+         build && "$BUILD/dpc" demo "$@" ;;
 bench)   shift; bench "$@" ;;
 layers)  layers ;;
 size)    size ;;
