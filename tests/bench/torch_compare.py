@@ -3,7 +3,7 @@
 
     tests/bench/torch_compare.py [MODEL...] [--dtype f32|bf16] [--blocks N]
         [--steps N] [--dpc PATH] [--data DIR] [--eager-only]
-        [--threads N] [--cpu] [--channels-last] [--sdpa] [--json FILE]
+        [--batch N] [--threads N] [--cpu] [--channels-last] [--sdpa] [--json FILE]
 
 Needs PyTorch (pip install torch), a built dpc and Fashion-MNIST.  For each
 model it prints three ratios of seconds, ours over PyTorch's: the whole step,
@@ -47,6 +47,7 @@ def arguments():
     p.add_argument("--blocks", type=int, default=5)
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--batch", type=int, help="default: the model's own")
     p.add_argument("--cpu", action="store_true")
     p.add_argument("--dpc", default=os.path.join(ROOT, "build/dpc"))
     p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
@@ -65,7 +66,8 @@ class Ours:
         self.a, self.folder = a, folder
         run([a.dpc, "compile", "-q", os.path.join(
             ROOT, "models/dalle2", name + ".lua"), "--dtype", a.dtype,
-            "--cluster", cluster(a, folder), "-o", self.path])
+            "--cluster", cluster(a, folder), "-o", self.path,
+            "-D", f"batch={batch(a, name)}"])
         info = json.loads(run([self.path, "info", "--json"]))
         self.bytes = info["leaves_bytes"] + info["arena_bytes"]
 
@@ -97,6 +99,10 @@ def table(path):
     with open(path) as f:
         head = f.readline().rstrip("\n").split("\t")
         return [dict(zip(head, line.rstrip("\n").split("\t"))) for line in f]
+
+
+def batch(a, name):
+    return a.batch or torch_models.MODELS[name].BATCH
 
 
 def cluster(a, folder):
@@ -132,12 +138,11 @@ def pictures(a, n):
 class Theirs:
     def __init__(self, name, a, compiled):
         torch.manual_seed(0)
-        kind = torch_models.MODELS[name]
-        model = kind()
+        model = torch_models.MODELS[name]()
         if a.channels_last:
             model = model.to(memory_format=torch.channels_last)
         self.clock = time.process_time if a.cpu else time.perf_counter
-        self.steps, self.batch = a.steps, pictures(a, kind.BATCH)
+        self.steps, self.batch = a.steps, pictures(a, batch(a, name))
         self.training = torch_models.Training(model, a.dtype == "bf16")
         if compiled:
             self.training.loss = torch.compile(model)

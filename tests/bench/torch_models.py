@@ -232,15 +232,16 @@ class Prior(nn.Module):
         self.block = nn.ModuleList([Transformer(PRIOR, HEADS, True)
                                     for _ in range(3)])
         self.norm, self.out = nn.LayerNorm(PRIOR), nn.Linear(PRIOR, EMBED)
+        self.share = nn.Linear(PRIOR, EMBED)
 
     def net(self, x, t, text, words):
-        b = x.shape[0]
+        b, time = x.shape[0], self.time(t)
         y = torch.cat([self.words(words), self.told(scaled(text))[:, None],
-                       self.time(t)[:, None], self.noised(x)[:, None],
+                       time[:, None], self.noised(x)[:, None],
                        self.query.expand(b, 1, PRIOR)], 1) + self.place
         for block in self.block:
             y = block(y)
-        return self.out(self.norm(y[:, -1]))
+        return self.out(self.norm(y[:, -1])) + x * self.share(F.silu(time))
 
     def forward(self, image, label):
         picture, tokens, _ = self.data(image, label)
@@ -252,7 +253,7 @@ class Prior(nn.Module):
 
 
 class Decoder(nn.Module):
-    BATCH = 64
+    BATCH = 16
 
     def __init__(self, c1=64, c2=128):
         super().__init__()
