@@ -73,7 +73,8 @@ DpcStatus dpc_ckpt_load(DpcCkpt *, void *leaves, DpcCkptInfo *,
 /* Fills the params called `here`... from tensors called `there`... of a
  * checkpoint, a folder of checkpoints or its parent (the newest is taken), a
  * safetensors file or a folder of them; floats are converted.
- * ema: "ema.NAME" is preferred to "NAME".  All such params must be found;
+ * ema: "ema.NAME" is preferred to "NAME".  States called "ema.HERE..." get the
+ * average there, or what the param gets.  All such params must be found;
  * tensors left over are told in a warning.  *nloaded: how many, may be NULL */
 DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const char *path,
                              const char *here, const char *there, bool ema,

@@ -186,17 +186,27 @@ typedef struct Import {
     bool ema;
 } Import;
 
+/* Name of the param whose moving average this state is; NULL: it is none. */
+static const char *averaged(const DpcLeaf *l)
+{
+    return l->kind == DPC_STATE && !strncmp(l->name, "ema.", 4) ? l->name + 4
+                                                                : NULL;
+}
+
+/* Params, and their averages, or an evaluation would see those of before. */
 static bool imports(const Import *m, const DpcLeaf *l)
 {
-    return l->kind == DPC_PARAM && !strncmp(l->name, m->here, strlen(m->here));
+    const char *name = l->kind == DPC_PARAM ? l->name : averaged(l);
+    return name && !strncmp(name, m->here, strlen(m->here));
 }
 
 static const DpcWhole *import_find(const Import *m, const DpcSource *s,
                                    const DpcLeaf *l, char name[DPC_PATH])
 {
-    const char *rest = l->name + strlen(m->here);
+    const char *of = averaged(l);
+    const char *rest = (of ? of : l->name) + strlen(m->here);
     const DpcWhole *w = NULL;
-    if (m->ema && dpc_path(name, "ema.%s%s", m->there, rest) == DPC_OK)
+    if ((m->ema || of) && dpc_path(name, "ema.%s%s", m->there, rest) == DPC_OK)
         w = dpc_source_find(s, name);
     if (!w && dpc_path(name, "%s%s", m->there, rest) == DPC_OK)
         w = dpc_source_find(s, name);
@@ -236,10 +246,10 @@ static DpcStatus import_check(DpcCkpt *c, const Import *m, const DpcSource *s,
         if (!imports(m, l))
             continue;
         const DpcWhole *w = import_find(m, s, l, name);
-        ++*n;
+        *n += l->kind == DPC_PARAM;
         if (w)
             compare(&bad, l, w, true);
-        else
+        else if (l->kind == DPC_PARAM)
             tell_missing(&bad, s, name);
     }
     if (*n == 0)
@@ -283,9 +293,10 @@ DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const char *path,
         leftover_warn(c, &m, source);
     for (uint32_t i = 0; s == DPC_OK && i < c->unit->nleaf; i++) {
         const DpcLeaf *l = &c->unit->leaf[i];
-        if (imports(&m, l))
-            s = leaf_read(c, source, l, import_find(&m, source, l, name),
-                          leaves);
+        const DpcWhole *w = imports(&m, l) ? import_find(&m, source, l, name)
+                                           : NULL;
+        if (w)
+            s = leaf_read(c, source, l, w, leaves);
     }
     dpc_source_close(source);
     if (nloaded)
