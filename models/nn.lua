@@ -255,7 +255,8 @@ end
 -- al. 2016).
 function nn.layer_norm(name, x)
   local all = letters("a", #x:dims())
-  local fold, back = all .. "->" .. all:sub(1, -2), all:sub(1, -2) .. "->" .. all
+  local row = all:sub(1, -2)
+  local fold, back = all .. "->" .. row, row .. "->" .. all
   return dpc.scope(name, function()
     local d = x - nn.like(nn.mean(x, fold), back, x)       -- [..., k]
     local scale = (nn.mean(d * d, fold) + 1e-5):rsqrt()    -- [...]
@@ -268,7 +269,8 @@ end
 -- x [..., k] by the root of its mean square (Zhang and Sennrich 2019).
 function nn.rms_norm(name, x)
   local all = letters("a", #x:dims())
-  local fold, back = all .. "->" .. all:sub(1, -2), all:sub(1, -2) .. "->" .. all
+  local row = all:sub(1, -2)
+  local fold, back = all .. "->" .. row, row .. "->" .. all
   return dpc.scope(name, function()
     local scale = (nn.mean(x * x, fold) + 1e-6):rsqrt()    -- [...]
     return x * nn.like(scale, back, x)

@@ -9,7 +9,7 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 8 or 256, "pictures a step")
+local batch = dpc.option("batch", net.tiny and 8 or 128, "pictures a step")
 
 -- [] > 0: what cosines are multiplied by; learned, from 14, at most 100.
 local function sharpness()
@@ -41,7 +41,7 @@ local function train()
   local image = net.clip_image(d.picture)                  -- [b, embed]
   local text = net.clip_text(d.tokens)                     -- [b, embed]
   local loss = contrast(image, text, number_of(d))
-  local out = optim.step(loss, { lr = 2e-3, warmup = 40, steps = 400,
+  local out = optim.step(loss, { lr = 2e-3, warmup = 40, steps = 800,
                                  ema = 0.99 })
   out.loss = loss
   return out

@@ -66,7 +66,7 @@ end
 
 local function denoise()
   local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
-  local weight = dpc.scalar("guidance", 1.5, "1: none")
+  local weight = dpc.scalar("guidance", 2, "1: none")
   local step = dpc.scalar("step", 0, "steps done")         -- []
   local x, e = canvas(), hint()
   dpc.set(x, nn.averaged(function()

@@ -10,7 +10,7 @@ local diffusion = require "diffusion"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 8 or 256, "captions a step")
+local batch = dpc.option("batch", net.tiny and 8 or 64, "captions a step")
 
 -- Loss f32 [] and mean cosine of predicted and true embeddings f32 [].
 local function measure(d, how)
@@ -32,7 +32,7 @@ local function train()
   local loss, cosine = measure(data.batch(batch), function(fn)
     return fn()
   end)
-  local out = optim.step(loss, { lr = 1e-3, warmup = 40, steps = 400,
+  local out = optim.step(loss, { lr = 1e-3, warmup = 40, steps = 800,
                                  ema = 0.99 })
   out.loss, out.cosine = loss, cosine
   return out

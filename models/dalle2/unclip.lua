@@ -79,7 +79,7 @@ end
 
 local function decode_step()
   local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
-  local weight = dpc.scalar("guidance", 1.5, "1: none")
+  local weight = dpc.scalar("guidance", 2, "1: none")
   local x, e = canvas(), hint()
   dpc.set(x, nn.frozen(function()
     return net.draw(x, e, step(), n, weight)
