@@ -9,7 +9,7 @@
  * is free is dropped.)  Chains are kept short, in nodes and in flops. */
 #include "passes/fuse.h"
 
-enum { CHAIN = 24, FLOPS = 96, SMALLER = 8, OPERANDS = 10 };
+enum { CHAIN = 48, FLOPS = 160, SMALLER = 8, OPERANDS = 16 };
 
 typedef struct Chain {                    /* of a node that may be met again */
     int n, nsmall;                        /* nodes; operands */
