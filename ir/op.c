@@ -46,13 +46,14 @@ static unsigned find_unread(const char *sig)
 
 bool op_unread(Op op, int i)
 {
-    return ops[op].unread >> i & 1;
+    return i < NIN && (ops[op].unread >> i & 1);
 }
 
 void op_init(void)
 {
     for (Op o = 0; o < OP_COUNT; o++) {
-        ops[o].unread = find_unread(ops[o].sig);
+        ops[o].unread = o == OP_grad ? 0    /* reads how they were made */
+                      : find_unread(ops[o].sig);
         ops[o].leaf = !*ops[o].sig;
         ops[o].arity = count_operands(ops[o].sig);
     }
