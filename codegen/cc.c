@@ -175,12 +175,31 @@ typedef struct Object {
     bool cached;
 } Object;
 
+static char work[4096];                   /* folder to remove at exit */
+
+static void work_remove(void)
+{
+    pid_t pid = *work ? fork() : 0;
+    if (*work && pid == 0) {
+        execlp("rm", "rm", "-rf", work, (char *)NULL);
+        _exit(127);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    *work = 0;
+}
+
+/* It goes when the build is done, or when it fails. */
 static char *work_folder(Arena *a)
 {
+    static bool registered;
     const char *tmp = getenv("TMPDIR");
     char *dir = fmt(a, "%s/dpc-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(dir))
         err_code(5, dir, "cannot make a work folder: %s", strerror(errno));
+    snprintf(work, sizeof work, "%s", dir);
+    if (!registered)
+        registered = atexit(work_remove) == 0;
     return dir;
 }
 
@@ -252,12 +271,6 @@ static void link_binary(const Object *obj, int n, const char *dir,
     child_end(&c);
 }
 
-static void folder_remove(Arena *a, const char *dir)
-{
-    Child c = child_start(fmt(a, "rm -rf '%s'", dir), "/dev/null");
-    child_end(&c);
-}
-
 static void binary_write(const char *from, const char *to)
 {
     size_t n = 0;
@@ -288,6 +301,6 @@ void cc_build(const Source *source, int n, const char *flags,
         cache_put(a, bin, whole);
         binary_write(bin, o->out);
     }
-    folder_remove(a, dir);
+    work_remove();
     report->seconds += now() - start;
 }

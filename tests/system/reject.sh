@@ -76,5 +76,9 @@ run "$dpc" compile none.lua
 exits 1 "a model that is not there" 'none.lua: error: cannot be opened'
 run env CC=no-such-cc "$dpc" compile m.lua -o m.bin --no-cache
 exits 5 "no C compiler" 'no-such-cc'
+mkdir tmp
+run env CC=no-such-cc TMPDIR="$work/tmp" "$dpc" compile m.lua -o m.bin --no-cache
+if [ -z "$(ls tmp)" ]; then ok "a failed compile leaves no folder behind"
+else not_ok "a failed compile leaves no folder behind" "$(ls tmp)"; fi
 run "$dpc" compile m.lua -o /proc/m.bin
 exits 5 "a binary that cannot be written" '/proc/m.bin'
