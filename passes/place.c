@@ -6,7 +6,9 @@
  * improved by placing what reaches the peak before something that it meets,
  * as long as the peak is no higher (the hill climbing of TVM's memory
  * planner, apache/tvm, src/tir/usmp/algo/hill_climb.cc).  The largest sum of
- * live bytes is a lower bound, at which the search ends.
+ * live bytes is a lower bound, at which the search ends; by breadth it is
+ * mostly met at once, but for values that share one offset over several
+ * turns.
  *
  * The items placed so far are found by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
@@ -14,7 +16,10 @@
 #include "passes/place.h"
 #include <stdlib.h>
 
-enum { NWINDOW = 256, BUDGET = 20000 };   /* BUDGET: items placed in search */
+enum { NWINDOW = 256 };
+/* Items placed in search: so many in any case, and so many while the peak is
+ * above the bound by more than a hundredth. */
+enum { BUDGET = 20000, BUDGET_MAX = 80000 };
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
@@ -27,6 +32,7 @@ typedef struct Place {
     uint32_t *placed, nplaced;            /* items by rising `at` */
     uint32_t *best;                       /* the order of the lowest peak */
     int64_t least;
+    int64_t *live;                        /* bytes, by step */
 } Place;
 
 static bool overlap(const Item *a, const Item *b)
@@ -46,15 +52,28 @@ static bool overlap(const Item *a, const Item *b)
 
 /* ---- the order of placing ---- */
 
-typedef enum How { BY_SIZE, BY_LENGTH, BY_AREA, BY_BIRTH, NHOW } How;
+typedef enum How { BY_SIZE, BY_LENGTH, BY_AREA, BY_BIRTH, BY_BREADTH, NHOW } How;
 typedef struct Rank { int64_t weight, size; uint32_t item; } Rank;
 
-static int64_t weight(const Item *it, How how)
+/* Most bytes alive at a moment of its life: those that make the peak are
+ * placed first, when nothing is in their way (greedy by breadth of Pisarchyk
+ * and Lee, "Efficient Memory Management for Deep Neural Net Inference"). */
+static int64_t breadth(const Place *p, const Item *it)
+{
+    int64_t most = 0;
+    for (uint32_t k = 0; k < it->nspan; k++)
+        for (uint32_t t = it->span[k].from; t <= it->span[k].to; t++)
+            most = p->live[t] > most ? p->live[t] : most;
+    return most;
+}
+
+static int64_t weight(const Place *p, const Item *it, How how)
 {
     int64_t from = it->nspan ? it->span[0].from : 0;
     int64_t length = it->nspan ? it->span[it->nspan - 1].to - from + 1 : 0;
     return how == BY_SIZE ? it->size : how == BY_LENGTH ? length
-         : how == BY_AREA ? it->size / 64 * length : -from;
+         : how == BY_AREA ? it->size / 64 * length
+         : how == BY_BIRTH ? -from : breadth(p, it);
 }
 
 static int heavier(const void *a, const void *b)
@@ -152,7 +171,7 @@ static void sort_by(const Place *p, How how, uint32_t *order)
 {
     Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
     for (uint32_t i = 0; i < p->n; i++)
-        rank[i] = (Rank){ weight(&p->item[i], how), p->item[i].size, i };
+        rank[i] = (Rank){ weight(p, &p->item[i], how), p->item[i].size, i };
     qsort(rank, p->n, sizeof *rank, heavier);
     for (uint32_t i = 0; i < p->n; i++)
         order[i] = rank[i].item;
@@ -177,12 +196,17 @@ static void promote(Place *p, uint32_t *order, int64_t peak, uint64_t *lot)
     order[to] = x;
 }
 
+static uint32_t budget(const Place *p, int64_t lower)
+{
+    return p->least - lower > lower / 100 ? BUDGET_MAX : BUDGET;
+}
+
 static void climb(Place *p, int64_t lower)
 {
     uint32_t *order = alloc(p->arena, (p->n + 1) * sizeof *order);
     uint64_t lot = 1;
     memcpy(order, p->best, p->n * sizeof *order);
-    for (uint32_t i = 0; p->least > lower && i < BUDGET / p->n; i++) {
+    for (uint32_t i = 0; p->least > lower && i < budget(p, lower) / p->n; i++) {
         int64_t peak = place_all(p, order);
         if (peak > p->least) {            /* no: once more from the best */
             memcpy(order, p->best, p->n * sizeof *order);
@@ -196,15 +220,14 @@ static void climb(Place *p, int64_t lower)
 
 static int64_t lower_bound(Place *p, uint32_t *when)
 {
-    int64_t *delta = alloc(p->arena, (p->nstep + 2) * sizeof *delta);
-    int64_t sum = 0, lower = 0;
+    int64_t lower = 0, sum = 0, *live = p->live;
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = 0; k < p->item[i].nspan; k++) {
-            delta[p->item[i].span[k].from] += p->item[i].size;
-            delta[p->item[i].span[k].to + 1] -= p->item[i].size;
+            live[p->item[i].span[k].from] += p->item[i].size;
+            live[p->item[i].span[k].to + 1] -= p->item[i].size;
         }
     for (uint32_t k = 0; k < p->nstep; k++) {
-        sum += delta[k];
+        live[k] = sum += live[k];
         if (sum > lower)
             lower = sum, *when = k;
     }
@@ -221,6 +244,7 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     p->seen = alloc(arena, (n + 1) * sizeof *p->seen);
     p->placed = alloc(arena, (n + 1) * sizeof *p->placed);
     p->best = alloc(arena, (n + 1) * sizeof *p->best);
+    p->live = alloc(arena, (nstep + 2) * sizeof *p->live);
     p->least = INT64_MAX;
     *lower = lower_bound(p, when);
     for (How how = BY_SIZE; how < NHOW && p->least > *lower; how++) {

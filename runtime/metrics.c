@@ -38,7 +38,7 @@ void dpc_values_bind(DpcRt *rt, uint32_t program, DpcValues *v)
         if (l->kind != DPC_OUTPUT || l->ndim || l->dtype != DPC_F32)
             continue;
         v->name[v->n] = l->name;
-        v->at[v->n++] = dpc_rt_port(rt, program, l->name, 0);
+        v->at[v->n++] = dpc_rt_port_at(rt, program, i, 0);
     }
     memset(v->value, 0, sizeof v->value);
 }

@@ -70,6 +70,12 @@ static char *address(const DpcRt *rt, uint32_t program, const DpcBuf *b,
     return rt->space[b->space] + at;
 }
 
+void *dpc_rt_port_at(DpcRt *rt, uint32_t program, uint32_t port, int32_t slot)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    return address(rt, program, &p->buf[p->port[port].buf], slot);
+}
+
 void *dpc_rt_port(DpcRt *rt, uint32_t program, const char *name, int32_t slot)
 {
     const DpcBuf *b = dpc_rt_port_buf(rt, program, name);

@@ -91,6 +91,8 @@ int32_t dpc_rt_entry(const DpcUnit *, const char *entry);
 int32_t dpc_rt_find(const DpcUnit *, const char *leaf);
 /* Slot of the buffer of an input, scalar or output; NULL: not a port. */
 void *dpc_rt_port(DpcRt *, uint32_t program, const char *name, int32_t slot);
+/* The same by number: an output may share its name with a scalar. */
+void *dpc_rt_port_at(DpcRt *, uint32_t program, uint32_t port, int32_t slot);
 const DpcBuf *dpc_rt_port_buf(const DpcRt *, uint32_t program,
                               const char *name);
 
