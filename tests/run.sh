@@ -22,7 +22,7 @@ log=$BUILD/test.log
 tmp=$(mktemp -d) || exit 5
 trap 'rm -rf "$tmp"' EXIT
 export DPC_HOME="$PWD"
-export DPC_TEST_TMP="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD"
+export DPC_TEST_TMP="$tmp" TMPDIR="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD"
 export DPC_CACHE_DIR="$tmp/cache"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
