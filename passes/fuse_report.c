@@ -7,7 +7,7 @@
  * it, and an ideal kernel does all pointwise and fold work of one level at
  * once: it reads each value of other levels once, and leaves once what other
  * levels, launches of their own and the outside want.  A node that only a
- * later level wants is done there, if what it reads is not larger.  Values
+ * later level wants is done there, if what it reads costs no more.  Values
  * that this compiler computes again are computed again by the ideal too. */
 #include "passes/fuse.h"
 #include <stdlib.h>
@@ -52,7 +52,21 @@ static void levels_rise(Levels *l)
         }
 }
 
-/* Down to its first reader, if that reads no more for it. */
+/* Bytes that r's operands cost, were it done at another level: a read, and,
+ * of what its own level makes, a write. */
+static int64_t fetched(const Levels *l, Ref r)
+{
+    const Fuse *f = l->f;
+    int64_t n = 0;
+    for (uint32_t i = 0; i < f->from[r].n; i++) {
+        Ref x = f->from[r].at[i];
+        bool here = f->kind[x] == PLAIN && l->level[x] == l->level[r];
+        n += (1 + here) * bytes_of(f, x);
+    }
+    return n;
+}
+
+/* Down to its first reader, if that costs no more than r in memory. */
 static void levels_sink(Levels *l)
 {
     const Fuse *f = l->f;
@@ -60,15 +74,12 @@ static void levels_sink(Levels *l)
         if (f->kind[r] != PLAIN || f->kept[r] || !f->to[r].n || ends(f, r))
             continue;
         int first = INT32_MAX;
-        int64_t in = 0;
         for (uint32_t i = 0; i < f->to[r].n; i++) {
             Ref q = f->to[r].at[i];
             int at = f->kind[q] == PLAIN ? l->level[q] : l->level[r];
             first = at < first ? at : first;
         }
-        for (uint32_t i = 0; i < f->from[r].n; i++)
-            in += bytes_of(f, f->from[r].at[i]);
-        if (in <= bytes_of(f, r))
+        if (fetched(l, r) <= 2 * bytes_of(f, r))
             l->level[r] = first;
     }
 }
