@@ -139,6 +139,7 @@ typedef struct Report {
     int ntrained, nstage;
     const char **command;                 /* as typed, in order */
     uint32_t ncommand, cap;
+    double build_seconds;                 /* of dpc itself; 0: not known */
     double compile_seconds, train_seconds, seconds;
     int ranks;
     int64_t seed;

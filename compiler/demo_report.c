@@ -206,6 +206,7 @@ static void run_json(const Report *r, json_t *top)
     }
     for (uint32_t i = 0; i < r->ncommand; i++)
         json_array_append_new(commands, json_string(r->command[i]));
+    json_object_set_new(top, "build_seconds", real(r->build_seconds));
     json_object_set_new(top, "compile_seconds", real(r->compile_seconds));
     json_object_set_new(top, "train_seconds", real(r->train_seconds));
     json_object_set_new(top, "seconds", real(r->seconds));
@@ -271,8 +272,9 @@ void report_print(const Report *r, FILE *f)
             "95 %", "gate");
     for (int i = 0; i < NMEASURE; i++)
         measure_print(r, i, f);
-    fprintf(f, "\n  %.0f s: compile %.1f s, train %.0f s, the rest %.0f s; "
-            "cores were busy with it for %.0f s\n", r->seconds,
-            r->compile_seconds, r->train_seconds,
-            r->seconds - r->compile_seconds - r->train_seconds, cpu);
+    fprintf(f, "\n  %.0f s: build %.0f s, compile %.0f s, train %.0f s, "
+            "draw and score %.0f s; %.0f core seconds after the build\n",
+            r->seconds, r->build_seconds, r->compile_seconds,
+            r->train_seconds, r->seconds - r->build_seconds -
+            r->compile_seconds - r->train_seconds, cpu);
 }
