@@ -180,9 +180,9 @@ static void models_json(const Report *r, json_t *top)
     for (int i = 0; i < r->ntrained; i++) {
         const Trained *t = &r->trained[i];
         json_object_set_new(planned, t->name, json_integer(t->planned));
-        json_object_set_new(allocated, t->name, json_integer(t->allocated));
         if (!t->steps)
             continue;
+        json_object_set_new(allocated, t->name, json_integer(t->allocated));
         json_object_set_new(rate, t->name, real(t->rate));
         json_object_set_new(steps, t->name, json_integer(t->steps));
         json_object_set_new(losses, t->name, json_pack("{s:o,s:o}", "first",
