@@ -213,6 +213,18 @@ static DpcStatus ckpt_open(DpcApp *a)
     return dpc_ckpt_open(a->unit, &world, &how, &a->ckpt);
 }
 
+static uint64_t mixed(uint64_t h, const void *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)from)[i]) * 0x100000001b3;
+    return h;
+}
+
+static uint64_t mixed_text(uint64_t h, const char *s)
+{
+    return mixed(h, s ? s : "", s ? strlen(s) + 1 : 1);
+}
+
 /* Tells data sets apart by their fields and size. */
 static uint64_t fingerprint(const DpcData *d)
 {
@@ -221,11 +233,51 @@ static uint64_t fingerprint(const DpcData *d)
         return 0;
     for (int i = 0; i < dpc_data_nfield(d); i++) {
         const DpcField *f = dpc_data_field(d, i);
-        for (const char *p = f->name; *p; p++)
-            h = (h ^ (unsigned char)*p) * 0x100000001b3;
+        h = mixed(h, f->name, strlen(f->name));
         h = (h ^ (uint64_t)dpc_field_bytes(f)) * 0x100000001b3;
     }
     return (h ^ (uint64_t)dpc_data_count(d)) * 0x100000001b3;
+}
+
+/* Of all that decides what a rank does next; not of paths, which may have
+ * other names on other machines. */
+static uint64_t options_mixed(const DpcApp *a)
+{
+    const DpcOptions *o = &a->opt;
+    const int64_t n[] = {o->steps, o->seed, o->save_every, o->eval_every,
+                         o->sample_every, o->batches, o->keep, o->overfit,
+                         o->init_from.n, o->input.n, o->caption.n,
+                         o->data != NULL, o->val_data != NULL,
+                         o->out != NULL};
+    uint64_t h = mixed(0xcbf29ce484222325, n, sizeof n);
+    h = mixed_text(h, o->command);
+    h = mixed_text(h, o->nan);
+    h = mixed_text(h, o->best_metric);
+    return mixed(h, o->scalar, a->unit->nleaf * sizeof *o->scalar);
+}
+
+/* DPC_USER on every rank when they were not started alike: later they would
+ * wait for each other in vain, or learn from different data. */
+static DpcStatus alike(DpcApp *a)
+{
+    static const char *const what[] = {"binary", "options", "data"};
+    const uint64_t h[] = {
+        mixed_text(0xcbf29ce484222325, a->unit->hash), options_mixed(a),
+        fingerprint(a->data) + 3 * fingerprint(a->val)};
+    for (size_t i = 0; i < sizeof h / sizeof *h; i++) {
+        int32_t v = (int32_t)((h[i] ^ h[i] >> 32) & 0x7fffffff);
+        int32_t high = v, low = -v;
+        DpcStatus s = dpc_rt_vote(a->rt, &high);
+        if (!s)
+            s = dpc_rt_vote(a->rt, &low);
+        if (s)
+            return s;
+        if (high != -low)
+            return dpc_fail(DPC_USER, "%s: error: ranks: not all have the "
+                "same %s (numbers %x to %x); start all of them alike",
+                a->opt.program, what[i], -low, high);
+    }
+    return DPC_OK;
 }
 
 DpcStatus dpc_app_save(DpcApp *a, bool best)
@@ -460,6 +512,8 @@ DpcStatus dpc_app_open(DpcApp *a, const DpcUnit *u)
         return s;
     world_tell(a);
     s = agree(a, needs_open(a));
+    if (!s)
+        s = alike(a);
     return s ? s : ckpt_open(a);
 }
 

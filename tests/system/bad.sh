@@ -55,6 +55,18 @@ ranks 3 two.bin train --data data --steps 5
 exits 1 "too many ranks" "ranks: the plan is for 2 .*but 3 came"
 told_once "too many ranks"
 
+# apart ARGS: the second of two ranks gets other ones.
+apart() { run mpirun -n 1 ./two.bin train --data data --steps 5 : -n 1 ./two.bin train "$@"; }
+"$tool" idx fewer 256 12 12
+apart --data fewer --steps 5
+exits 1 "ranks with other data" "ranks: not all have the same data .*start all of them alike"
+told_once "ranks with other data"
+apart --data data --steps 5 --lr 0.1
+exits 1 "ranks with other options" "ranks: not all have the same options"
+apart --data nowhere --steps 5
+exits 1 "one rank without data" "nowhere: error: "
+told_once "one rank without data"
+
 # ---- checkpoints ----
 rm -rf out
 ranks 1 one.bin train --data data --steps 30 --save-every 10 --out out --quiet
