@@ -17,95 +17,7 @@
 
 enum { GROUP = 48, VISIT = 4000, SIBLINGS = 6 };
 
-/* ---- who is what ---- */
-
-bool fuse_own(const Graph *g, const Node *n)
-{
-    Family f = ops[n->op].family;
-    bool made = n->op == OP_const || n->op == OP_iota || n->op == OP_random;
-    if (f == FAMILY_copy)
-        return g->node[n->in[0]].layout == n->layout;
-    return (ops[n->op].leaf && !made) || n->op == OP_dot || n->op == OP_put
-        || f == FAMILY_conv || f == FAMILY_collective || f == FAMILY_pack;
-}
-
-enum { SMALL = 4096 };                    /* numbers a kernel may hold */
-
-static bool costs_nothing(const Graph *g, const Node *n)
-{
-    switch (n->op) {
-    case OP_const:
-        return n->attr.ndata <= SMALL;
-    case OP_iota: case OP_stop: case OP_slice: case OP_pad: case OP_concat:
-        return true;
-    case OP_move:
-        return !fuse_folds(g, n);
-    case OP_cast:
-        return dtype_size(g->node[n->in[0]].type.dtype)
-            < dtype_size(n->type.dtype);
-    default:
-        return false;
-    }
-}
-
-static void mark_seen(const Graph *g, Fuse *f)
-{
-    for (uint32_t i = 0; i < g->nset; i++)
-        f->kept[g->set[i].value] = f->kept[g->set[i].leaf] = true;
-    for (uint32_t i = 0; i < g->nout; i++)
-        f->kept[g->out[i].ref] = true;
-}
-
-bool fuse_shifted(const Node *n, int i)
-{
-    return ops[n->op].family == FAMILY_index || (n->op == OP_take && i == 0);
-}
-
-/* What a reader wants of its operands. */
-static void want(Fuse *f, Ref r, bool *by_dot, bool *in_memory)
-{
-    const Node *n = &f->g->node[r];
-    bool dot = n->op == OP_dot && fuse_views_pay(f, r);
-    for (int i = 0; i < n->nin; i++) {
-        Ref x = n->in[i];
-        f->read[x] = true;
-        by_dot[x] |= f->kind[r] == VIEW || dot;
-        in_memory[x] |= (f->kind[r] == OWN && !dot) || fuse_shifted(n, i);
-    }
-}
-
-/* From the last node to the first: what readers want of each value.  A free
- * node that somebody wants in memory is an ordinary one; a `move` that only
- * dots want may stay a view, which they read through strides.  What nobody
- * reads is left out. */
-static void classify(Fuse *f)
-{
-    const Graph *g = f->g;
-    bool *by_dot = alloc(f->arena, g->n + 1);
-    bool *in_memory = alloc(f->arena, g->n + 1);
-    mark_seen(g, f);
-    for (Ref r = g->n; r-- > 0;) {
-        const Node *n = &g->node[r];
-        bool move = n->op == OP_move, own = fuse_own(g, n);
-        bool bare = !own && costs_nothing(g, n);
-        in_memory[r] |= f->kept[r];
-        f->kind[r] = own ? OWN
-            : !f->kept[r] && !f->read[r] ? FREE
-            : !bare || in_memory[r] || (by_dot[r] && !move) ? PLAIN
-            : by_dot[r] ? VIEW : FREE;
-        if (own || f->kept[r] || f->read[r])
-            want(f, r, by_dot, in_memory);
-    }
-}
-
 /* ---- edges, seen through free nodes and views ---- */
-
-bool fuse_free(const Fuse *f, Ref r, Segment reader)
-{
-    return f->kind[r] == FREE || f->kind[r] == VIEW
-        || (f->again[r] && reader != SEG_NONE
-            && f->g->node[r].segment != reader);
-}
 
 static void through(Fuse *f, Ref r, List *to, Segment reader)
 {
@@ -306,38 +218,12 @@ static void join_siblings(Fuse *f, Ref r)
     }
 }
 
-/* The graph, its nodes free to be changed. */
-static Graph *graph_own(const Graph *g, Arena *a)
-{
-    Graph *own = alloc(a, sizeof *own);
-    *own = *g;
-    own->node = alloc(a, (g->n + 1) * sizeof *own->node);
-    memcpy(own->node, g->node, g->n * sizeof *own->node);
-    return own;
-}
-
 Fuse *fuse_run(const Graph *in, Job *j)
 {
-    Arena *a = j->scratch;
-    Fuse *f = alloc(a, sizeof *f);
-    Graph *g = graph_own(in, a);
-    size_t n = g->n + 1;
-    if (!j->target)
-        die("fuse: no target to ask for costs");
-    f->g = g, f->arena = a, f->target = j->target;
-    f->kind = alloc(a, n * sizeof *f->kind);
-    f->kept = alloc(a, n * sizeof *f->kept);
-    f->read = alloc(a, n * sizeof *f->read);
-    f->from = alloc(a, n * sizeof *f->from);
-    f->to = alloc(a, n * sizeof *f->to);
-    f->group = alloc(a, n * sizeof *f->group);
-    f->seen = alloc(a, n * sizeof *f->seen);
-    f->map = alloc(a, n * sizeof *f->map);
-    f->mark = alloc(a, n * sizeof *f->mark);
-    f->again = alloc(a, n * sizeof *f->again);
+    Fuse *f = fuse_new(in, j);
+    const Graph *g = f->g;
     fuse_lie(f);
-    classify(f);
-    fuse_again(f);
+    fuse_sort(f);
     find_edges(f);
     drop_unread(f);
     groups_begin(f);

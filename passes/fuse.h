@@ -35,6 +35,7 @@ typedef struct Fuse {
     Kind *kind;                           /* by node */
     bool *kept, *read;                    /* set or returned; by any node */
     bool *again;                          /* free to readers of later segments */
+    Ref *large;                           /* what it is met again from; NONE */
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */
     uint32_t *seen, stamp;                /* by group: of a search */
@@ -64,6 +65,11 @@ void fuse_again(Fuse *);
 double fuse_dot_cost(Fuse *, Ref dot, bool views);
 /* Is a dot as quick through the moves before it as on their results? */
 bool fuse_views_pay(Fuse *, Ref dot);
+/* All nodes of a graph, of no kind yet, in the job's scratch; their kinds;
+ * both. */
+Fuse *fuse_new(const Graph *, Job *);
+void fuse_sort(Fuse *);
+Fuse *fuse_open(const Graph *, Job *);
 /* The groups of a graph, in the job's scratch. */
 Fuse *fuse_run(const Graph *, Job *);
 

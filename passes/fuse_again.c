@@ -9,7 +9,7 @@
  * is free is dropped.)  Chains are kept short, in nodes and in flops. */
 #include "passes/fuse.h"
 
-enum { CHAIN = 48, FLOPS = 160, SMALLER = 8, OPERANDS = 16 };
+enum { CHAIN = 64, FLOPS = 160, SMALLER = 8, OPERANDS = 16 };
 
 typedef struct Chain {                    /* of a node that may be met again */
     int n, nsmall;                        /* nodes; operands */
@@ -17,6 +17,8 @@ typedef struct Chain {                    /* of a node that may be met again */
     Ref large;                            /* the one large operand; NONE */
     Ref small[OPERANDS];
 } Chain;
+
+/* ---- chains ---- */
 
 static bool pointwise(const Graph *g, const Node *n)
 {
@@ -107,5 +109,6 @@ void fuse_again(Fuse *f)
         bool ok = extend(f, r, all);
         f->again[r] = ok && f->kind[r] == PLAIN && !f->kept[r] && !fixed[r]
             && (s == FORWARD || s == BACKWARD) && pays(g, r, all[r].large);
+        f->large[r] = ok ? all[r].large : NONE;
     }
 }

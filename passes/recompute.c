@@ -1,0 +1,87 @@
+/* recompute.c -- values that are made twice, so that they need not wait.
+ *
+ * A product's or convolution's operand is read again in the backward pass,
+ * for the gradient of the weight.  Where it is a cheap chain over one large
+ * value that backward keeps anyway (a norm and its activation over what came
+ * before them; fuse_again.c), a clone there costs one more kernel, or a store
+ * in one that reads the same, and the value itself dies in the forward pass.
+ * (Chen et al., "Training deep nets with sublinear memory cost", 2016.) */
+#include "passes/fuse.h"
+
+enum { LARGE = 1 << 14 };                 /* bytes worth it */
+
+/* Values that backward reads even when clones are made: by themselves, or
+ * through a chain in a kernel. */
+static bool *waiting(const Fuse *f)
+{
+    const Graph *g = f->g;
+    bool *waits = alloc(f->arena, g->n + 1);
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        for (int i = 0; n->segment >= BACKWARD && i < n->nin; i++) {
+            Ref x = n->in[i];
+            if (!f->again[x])
+                waits[x] = true;
+            else if (f->kind[r] != OWN && f->large[x] != NONE)
+                waits[f->large[x]] = true;
+        }
+    }
+    return waits;
+}
+
+/* A move is left alone: it may walk memory against the grain, and then making
+ * it twice is dear. */
+static bool worth(const Fuse *f, Ref x, const bool *waits)
+{
+    const Node *n = &f->g->node[x];
+    return f->again[x] && n->op != OP_move && n->segment == FORWARD
+        && f->large[x] != NONE
+        && waits[f->large[x]]
+        && f->g->node[f->large[x]].segment == FORWARD
+        && type_bytes(&f->g->mesh, &n->type) >= LARGE;
+}
+
+/* Operand x of a launch of its own in the backward pass. */
+static Ref remade(Copy *c, Ref x, Ref *clone, const Node *reader)
+{
+    if (clone[x] != NONE)
+        return clone[x];
+    Ref was = c->map[x];
+    clone[x] = copy_node(c, x);
+    Node *n = &c->out->node[clone[x]];
+    n->again = was;
+    n->segment = reader->segment;
+    n->name = fmt(c->out->arena, "%s.again", n->name);
+    c->map[x] = was;
+    return clone[x];
+}
+
+static Graph *as_it_is(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    for (Ref r = 0; r < in->n; r++)
+        copy_node(&c, r);
+    return copy_end(&c);
+}
+
+Graph *pass_recompute(const Graph *in, Job *j)
+{
+    if (!j->target || !j->target->cost)
+        return as_it_is(in, j);
+    Fuse *f = fuse_open(in, j);
+    Copy c = copy_begin(in, j);
+    bool *waits = waiting(f);
+    Ref *clone = alloc(j->scratch, (in->n + 1) * sizeof *clone);
+    for (Ref r = 0; r < in->n; r++)
+        clone[r] = NONE;
+    for (Ref r = 0; r < in->n; r++) {
+        const Node *n = &in->node[r];
+        Ref *x = alloc(j->scratch, (size_t)(n->nin + 1) * sizeof *x);
+        bool late = n->segment >= BACKWARD && fuse_own(in, n);
+        for (int i = 0; i < n->nin; i++)
+            x[i] = late && worth(f, n->in[i], waits)
+                ? remade(&c, n->in[i], clone, n) : c.map[n->in[i]];
+        copy_node_in(&c, r, x, n->nin);
+    }
+    return copy_end(&c);
+}
