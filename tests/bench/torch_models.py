@@ -197,7 +197,7 @@ def scaled(e):
 
 
 class Clip(nn.Module):
-    BATCH = 256
+    BATCH = 128
 
     def __init__(self):
         super().__init__()
@@ -217,7 +217,7 @@ class Clip(nn.Module):
 
 
 class Prior(nn.Module):
-    BATCH = 256
+    BATCH = 64
 
     def __init__(self):
         super().__init__()
