@@ -262,9 +262,13 @@ static void trained_print(const Trained *t, FILE *f)
 
 void report_print(const Report *r, FILE *f)
 {
-    double cpu = 0;
-    for (int i = 0; i < r->nstage; i++)
+    double cpu = 0, rest = 0;
+    for (int i = 0; i < r->nstage; i++) {
+        bool last = strcmp(r->stage[i].name, "sample") == 0 ||
+                    strcmp(r->stage[i].name, "score") == 0;
         cpu += r->stage[i].cpu;
+        rest += last ? r->stage[i].seconds : 0;
+    }
     fprintf(f, "\n");
     for (int i = 0; i < r->ntrained; i++)
         trained_print(&r->trained[i], f);
@@ -275,6 +279,5 @@ void report_print(const Report *r, FILE *f)
     fprintf(f, "\n  %.0f s: build %.0f s, compile %.0f s, train %.0f s, "
             "draw and score %.0f s; %.0f core seconds after the build\n",
             r->seconds, r->build_seconds, r->compile_seconds,
-            r->train_seconds, r->seconds - r->build_seconds -
-            r->compile_seconds - r->train_seconds, cpu);
+            r->train_seconds, rest, cpu);
 }
