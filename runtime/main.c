@@ -167,10 +167,12 @@ static DpcStatus command_run(DpcApp *a)
 /* One message a problem: the first rank of a node that has it. */
 static void failure_tell(DpcApp *a, DpcStatus s)
 {
+    if (!dpc_last_error()[0])
+        return;                           /* it is another rank's to tell */
     bool speak = a->watch ? dpc_watch_first(a->watch, s)
                : a->comm  ? a->comm->rank == 0 || s == DPC_ENV
                           : dpc_launch_detect().rank == 0;
-    if (!speak || !dpc_last_error()[0])
+    if (!speak)
         return;
     dpc_metrics_newline(&a->metrics);
     fprintf(stderr, "%s\n", dpc_last_error());
