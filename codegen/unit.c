@@ -94,27 +94,28 @@ static void arg_add(Unit *u, Program *p, uint32_t buf)
     p->arg[p->narg++] = buf;
 }
 
-/* The bytes that a node's value has at a turn: one slot, which follows from
+/* The bytes that a node's value has at a turn: one place, which follows from
  * the time axes that the value itself names. */
 static void arg_node(Unit *u, Program *p, const DpcStep *q, Ref r)
 {
     const Graph *g = p->g;
     Ref root = g->sched->buf[view_root(g, r)].root;
-    uint32_t all = buf_of(u, p, r);
-    DpcBuf b = p->buf[all];
-    if (b.slots > 1) {
-        int k = turn_instance(&g->mesh, type_axes(&g->node[root].type), q->turn);
-        b.at += k % b.slots * b.stride;
-        b.slots = 1;
-        all = buf_add(u, p, b);
+    const Buf *b = &g->sched->buf[root];
+    uint32_t buf = buf_of(u, p, r);
+    if (b->slots > 1) {
+        DpcBuf one = p->buf[buf];
+        one.at = buf_place(b, turn_instance(&g->mesh, type_axes(&g->node[root].type),
+                                            q->turn));
+        one.slots = 1;
+        buf = buf_add(u, p, one);
     }
-    arg_add(u, p, all);
+    arg_add(u, p, buf);
 }
 
 static void arg_scratch(Unit *u, Program *p, const Launch *l)
 {
     if (l->scratch > 0)
-        arg_add(u, p, buf_add(u, p, (DpcBuf){ l->scratch_at, l->scratch,
+        arg_add(u, p, buf_add(u, p, (DpcBuf){ p->scratch_at, l->scratch,
                                               l->scratch, 1, DPC_ARENA, 0 }));
 }
 
@@ -433,8 +434,9 @@ static void step_push(Unit *u, Program *p, DpcStep q, const Launch *l)
     p->step[p->nstep++] = q;
 }
 
-static DpcStep step_begin(const Program *p, const Step *s)
+static DpcStep step_begin(Program *p, const Step *s)
 {
+    p->scratch_at = s->scratch_at;
     return (DpcStep){ .stream = (uint8_t)s->stream, .turn = (uint16_t)s->turn,
                       .event = -1, .arg = p->narg, .pos = p->npos,
                       .wait = p->nwait };

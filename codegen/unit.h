@@ -61,6 +61,7 @@ typedef struct Program {
     DpcPos *pos;
     uint32_t npos, poscap;
     uint32_t *buf_of;                     /* by node: index + 1 of its root's */
+    int64_t scratch_at;                   /* of the step in the making */
     double flops;
     int64_t batch;
 } Program;

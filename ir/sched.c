@@ -13,6 +13,12 @@ bool node_is_view(const Node *n)
     return n->kernel < 0 && n->op == OP_move;
 }
 
+int64_t buf_place(const Buf *b, int instance)
+{
+    int slot = instance % b->slots;
+    return b->place ? b->place[slot] : b->at + slot * b->stride;
+}
+
 Ref view_root(const Graph *g, Ref r)
 {
     while (node_is_view(&g->node[r]))
@@ -40,7 +46,7 @@ uint32_t launch_add(Sched *s, Arena *a, const Ref *node, int n)
 {
     GROW(a, s->launch, s->nlaunch, s->launchcap);
     Launch *l = &s->launch[s->nlaunch];
-    *l = (Launch){ .n = n, .scratch_at = -1 };
+    *l = (Launch){ .n = n };
     l->node = alloc(a, (size_t)(n ? n : 1) * sizeof *node);
     for (int i = 0; node && i < n; i++)
         l->node[i] = node[i];

@@ -12,12 +12,14 @@
 
 typedef enum Space { LEAVES, ARENA, IO, NSPACE } Space;   /* as DpcSpace */
 
-/* Where the value of a node lives; slot = turn % slots. */
+/* Where the value of a node lives: of its instances (turn_instance) the k-th
+ * in slot k % slots.  Slots lie `stride` apart, or where `place` says. */
 typedef struct Buf {
     bool used;                            /* false: lives in registers only */
     Space space;
     int64_t at, size, stride;             /* bytes; -1 at: not placed yet */
     int slots;
+    int64_t *place;                       /* of each slot; NULL: at even steps */
     Ref root;                             /* alias of that node's bytes, */
     int64_t off;                          /* at this offset; root == self: none */
     uint32_t born, dies;                  /* steps of the order */
@@ -27,7 +29,6 @@ typedef struct Launch {
     int n;
     Ref *node;                            /* ascending; one kernel label */
     int64_t scratch;                      /* bytes; of the target */
-    int64_t scratch_at;                   /* in ARENA */
 } Launch;
 
 typedef struct Step {
@@ -35,6 +36,7 @@ typedef struct Step {
     int turn;                             /* row-major over the time axes */
     int stream;                           /* 0 computes, 1 communicates */
     int event;                            /* that it sets when done; -1 */
+    int64_t scratch_at;                   /* in ARENA, if the launch wants any */
     uint32_t nwait;
     int *wait;
 } Step;
@@ -59,6 +61,7 @@ uint32_t launch_add(Sched *, Arena *, const Ref *node, int n);
  * in another way: never launched, no buffer. */
 bool node_is_view(const Node *);
 Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
+int64_t buf_place(const Buf *, int instance);   /* first byte of that one */
 /* At least as many as either of the next two finds: room for its answer. */
 int launch_operands(const Graph *, const Launch *);
 /* Nodes outside the launch whose value it reads, and those of it whose value

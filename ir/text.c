@@ -249,6 +249,8 @@ static void buf_line(Str *s, const Graph *g, Ref r)
     int_key(s, "size", b->size, 0);
     int_key(s, "stride", b->stride, 0);
     int_key(s, "slots", b->slots, 1);
+    for (int k = 0; b->place && k < b->slots; k++)
+        str_add(s, k ? ",%lld" : " places=%lld", (long long)b->place[k]);
     if (b->root != r)
         str_add(s, " root="), node_name(s, g, b->root);
     int_key(s, "off", b->off, 0);
@@ -264,7 +266,6 @@ static void launch_line(Str *s, const Graph *g, uint32_t i)
         node_name(s, g, l->node[k]);
     }
     int_key(s, "scratch", l->scratch, 0);
-    int_key(s, "at", l->scratch_at, 0);
     str_add(s, "\n");
 }
 
@@ -276,6 +277,7 @@ static void step_line(Str *s, const Sched *c, uint32_t i)
     for (uint32_t k = 0; k < t->nwait; k++)
         str_add(s, k ? ",%d" : " wait=%d", t->wait[k]);
     int_key(s, "event", t->event, -1);
+    int_key(s, "at", t->scratch_at, 0);
     str_add(s, "\n");
 }
 

@@ -50,18 +50,30 @@ void parse_sched(Parser *p)
     }
 }
 
+static int64_t parse_places(Parser *p, Buf *b)
+{
+    uint32_t n = 0, cap = 0;
+    do {
+        GROW(p->arena, b->place, n, cap);
+        b->place[n++] = token_int(p, 0, INT64_MAX);
+    } while (token_eat(p, ','));
+    return n;
+}
+
 void parse_buf(Parser *p)
 {
     Sched *c = sched(p);
     Ref r = token_node(p);
     Buf *b = &c->buf[r];
-    int64_t slots = 1, born = 0, dies = 0;
+    int64_t slots = 1, born = 0, dies = 0, places = 0;
     b->used = true;
     b->space = (Space)token_choice(p, "space", space_names, NSPACE);
     while (!token_end(p)) {
         const char *key = token_next_key(p);
         if (strcmp(key, "root") == 0)
             b->root = token_node(p);
+        else if (strcmp(key, "places") == 0)
+            places = parse_places(p, b);
         else if (!key_is(key, "at", p, &b->at)
                  && !key_is(key, "size", p, &b->size)
                  && !key_is(key, "stride", p, &b->stride)
@@ -71,6 +83,9 @@ void parse_buf(Parser *p)
                  && !key_is(key, "dies", p, &dies))
             unknown_key(p, key);
     }
+    if (places && places != slots)
+        token_err(p, "%lld places for %lld slots", (long long)places,
+                  (long long)slots);
     b->slots = (int)slots;
     b->born = (uint32_t)born, b->dies = (uint32_t)dies;
 }
@@ -89,8 +104,7 @@ void parse_launch(Parser *p)
     } while (token_eat(p, ','));
     while (!token_end(p)) {
         const char *key = token_next_key(p);
-        if (!key_is(key, "scratch", p, &l.scratch)
-            && !key_is(key, "at", p, &l.scratch_at))
+        if (!key_is(key, "scratch", p, &l.scratch))
             unknown_key(p, key);
     }
     GROW(p->arena, c->launch, c->nlaunch, c->launchcap);
@@ -120,6 +134,8 @@ void parse_step(Parser *p)
             t.stream = (int)v;
         else if (key_is(key, "event", p, &v))
             t.event = (int)v;
+        else if (key_is(key, "at", p, &v))
+            t.scratch_at = v;
         else
             unknown_key(p, key);
     }

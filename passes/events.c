@@ -23,7 +23,7 @@ static Range range_of(const Graph *g, Ref r, int turn, bool write)
     const Buf *b = &g->sched->buf[view_root(g, r)];
     const Buf *root = &g->sched->buf[b->root];
     int k = turn_instance(&g->mesh, type_axes(&g->node[b->root].type), turn);
-    int64_t at = root->at + b->off + k % root->slots * root->stride;
+    int64_t at = buf_place(root, k) + b->off;
     Range x = { root->space, root->space == LEAVES ? b->root : NONE, at,
                 at + root->size, write };
     return x;
@@ -44,8 +44,8 @@ static Touch touches(const Graph *g, const Step *q, const uint32_t *uses,
     for (int i = 0; i < n; i++)
         t.range[t.n++] = range_of(g, x[i], q->turn, true);
     if (l->scratch > 0)
-        t.range[t.n++] = (Range){ ARENA, NONE, l->scratch_at,
-                                  l->scratch_at + l->scratch, true };
+        t.range[t.n++] = (Range){ ARENA, NONE, q->scratch_at,
+                                  q->scratch_at + l->scratch, true };
     return t;
 }
 

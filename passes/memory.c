@@ -198,60 +198,22 @@ static void fixed_places(Mem *m)
     }
 }
 
-/* Fewest slots so that turn t + slots begins after turn t has ended. */
-static int slots_of(const Mem *m, Ref r)
-{
-    uint32_t n = turns_of(m, r);
-    const Span *p = &m->life[r * m->nturn];
-    for (uint32_t slots = 1; slots < n; slots++) {
-        bool fits = true;
-        for (uint32_t t = 0; t + slots < n && fits; t++)
-            fits = p[t].from > p[t].to || p[t + slots].from > p[t].to;
-        if (fits)
-            return (int)slots;
-    }
-    return (int)n;
-}
-
 /* ---- items ---- */
 
-static Item *item_new(Mem *m, Ref r, uint32_t launch, int64_t size)
+static void item_new(Mem *m, Ref r, uint32_t index, int64_t size, Span life)
 {
+    if (life.from > life.to)
+        return;
     GROW(m->scratch, m->item, m->nitem, m->itemcap);
     Item *it = &m->item[m->nitem++];
-    *it = (Item){ .node = r, .launch = launch, .size = size, .at = -1 };
-    return it;
+    *it = (Item){ .node = r, .index = index, .size = size, .at = -1,
+                  .nspan = 1 };
+    it->span = alloc(m->scratch, sizeof *it->span);
+    it->span[0] = life;
 }
 
-static int span_order(const void *a, const void *b)
-{
-    const Span *x = a, *y = b;
-    return (x->from > y->from) - (x->from < y->from);
-}
-
-static void span_add(Mem *m, Item *it, Span p)
-{
-    if (p.from > p.to)
-        return;
-    GROW(m->scratch, it->span, it->nspan, it->cap);
-    it->span[it->nspan++] = p;
-}
-
-static void span_merge(Item *it)
-{
-    uint32_t n = 0;
-    if (it->nspan > 1)
-        qsort(it->span, it->nspan, sizeof *it->span, span_order);
-    for (uint32_t i = 0; i < it->nspan; i++)
-        if (n && it->span[i].from <= it->span[n - 1].to + 1) {
-            if (it->span[i].to > it->span[n - 1].to)
-                it->span[n - 1].to = it->span[i].to;
-        } else {
-            it->span[n++] = it->span[i];
-        }
-    it->nspan = n;
-}
-
+/* Each instance of a value is placed by itself: those of two turns need not
+ * lie alike, nor apart. */
 static void value_items(Mem *m)
 {
     Graph *g = m->g;
@@ -259,36 +221,46 @@ static void value_items(Mem *m)
         Buf *b = &m->s->buf[r];
         if (!b->used || b->root != r || m->fixed[r])
             continue;
-        int slots = slots_of(m, r);
-        set_buf(m, r, ARENA, slots);
-        Item *it = item_new(m, r, 0, b->stride * slots);
+        set_buf(m, r, ARENA, (int)turns_of(m, r));
         for (uint32_t t = 0; t < turns_of(m, r); t++)
-            span_add(m, it, m->life[r * m->nturn + t]);
-        span_merge(it);
+            item_new(m, r, t, b->stride, m->life[r * m->nturn + t]);
     }
 }
 
 static void scratch_items(Mem *m)
 {
     const Target *t = m->job->target;
-    uint32_t *index = alloc(m->scratch, (m->s->nlaunch + 1) * sizeof *index);
     for (uint32_t l = 0; t && t->scratch && l < m->s->nlaunch; l++) {
         Launch *q = &m->s->launch[l];
-        if (m->g->node[q->node[0]].bucket >= 0)
-            continue;                     /* collectives, pointwise twins */
-        q->scratch = t->scratch(m->g, q->node, q->n);
-        if (q->scratch <= 0)
-            continue;
-        item_new(m, NONE, l, round_up(q->scratch));
-        index[l] = m->nitem;
+        if (m->g->node[q->node[0]].bucket < 0)  /* of a bucket: none */
+            q->scratch = t->scratch(m->g, q->node, q->n);
     }
-    for (uint32_t k = 0; k < m->s->nstep; k++)
-        if (index[m->s->step[k].launch])
-            span_add(m, &m->item[index[m->s->step[k].launch] - 1],
-                     (Span){ k, k });
-    for (uint32_t l = 0; l < m->s->nlaunch; l++)
-        if (index[l])
-            span_merge(&m->item[index[l] - 1]);
+    for (uint32_t k = 0; k < m->s->nstep; k++) {
+        int64_t bytes = m->s->launch[m->s->step[k].launch].scratch;
+        if (bytes > 0)
+            item_new(m, NONE, k, round_up(bytes), (Span){ k, k });
+    }
+}
+
+static void put(Mem *m, const Item *it)
+{
+    Buf *b = &m->s->buf[it->node];
+    if (!b->place)
+        b->place = alloc(m->job->keep, (size_t)b->slots * sizeof *b->place);
+    b->place[it->index] = it->at;
+}
+
+/* One slot where all instances lie alike; a list of places where not. */
+static void settle(Buf *b)
+{
+    bool alike = true;
+    for (int k = 1; b->place && k < b->slots; k++)
+        alike &= b->place[k] == b->place[0];
+    if (!b->place)
+        return;
+    b->at = b->place[0];
+    if (alike)
+        b->slots = 1, b->place = NULL;
 }
 
 static void place_arena(Mem *m)
@@ -298,9 +270,11 @@ static void place_arena(Mem *m)
                                   &s->peak);
     for (uint32_t i = 0; i < m->nitem; i++)
         if (m->item[i].node == NONE)
-            s->launch[m->item[i].launch].scratch_at = m->item[i].at;
+            s->step[m->item[i].index].scratch_at = m->item[i].at;
         else
-            s->buf[m->item[i].node].at = m->item[i].at;
+            put(m, &m->item[i]);
+    for (Ref r = 0; r < m->g->n; r++)
+        settle(&s->buf[r]);
 }
 
 /* What lies in another's bytes says so itself, for those who read one row. */
@@ -335,6 +309,10 @@ Graph *pass_memory(const Graph *in, Job *j)
     Mem m = { .g = g, .scratch = j->scratch, .job = j };
     g->sched = m.s = alloc(j->keep, sizeof *m.s);
     *m.s = *in->sched;
+    m.s->step = alloc(j->keep, (m.s->nstep + 1) * sizeof *m.s->step);
+    m.s->launch = alloc(j->keep, (m.s->nlaunch + 1) * sizeof *m.s->launch);
+    memcpy(m.s->step, in->sched->step, m.s->nstep * sizeof *m.s->step);
+    memcpy(m.s->launch, in->sched->launch, m.s->nlaunch * sizeof *m.s->launch);
     m.s->buf = alloc(j->keep, (g->n + 1) * sizeof *m.s->buf);
     m.uses = graph_uses(g, j->scratch);
     m.nturn = (uint32_t)mesh_size(&g->mesh, mesh_axes(&g->mesh, TIME));

@@ -2,13 +2,11 @@
  *
  * Items that never live at one moment may share bytes.  Placing them is
  * dynamic storage allocation (NP-hard; Buchsbaum et al., "OPT versus LOAD",
- * STOC 2003): first fit is run in several orders, and the best of them is
- * improved by placing what reaches the peak before something that it meets,
- * as long as the peak is no higher (the hill climbing of TVM's memory
- * planner, apache/tvm, src/tir/usmp/algo/hill_climb.cc).  The largest sum of
- * live bytes is a lower bound, at which the search ends; by breadth it is
- * mostly met at once, but for values that share one offset over several
- * turns.
+ * STOC 2003): first fit is run in several orders, and each is improved by
+ * placing what reaches the peak before something that it meets, as long as
+ * the peak is no higher (the hill climbing of TVM's memory planner,
+ * apache/tvm, src/tir/usmp/algo/hill_climb.cc).  The largest sum of live bytes
+ * is a lower bound; the search ends within a hundredth of it.
  *
  * The items placed so far are found by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
@@ -16,10 +14,7 @@
 #include "passes/place.h"
 #include <stdlib.h>
 
-enum { NWINDOW = 256 };
-/* Items placed in search: so many in any case, and so many while the peak is
- * above the bound by more than a hundredth. */
-enum { BUDGET = 20000, BUDGET_MAX = 80000 };
+enum { NWINDOW = 256, BUDGET = 25000 };   /* items placed, from each start */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
@@ -52,7 +47,7 @@ static bool overlap(const Item *a, const Item *b)
 
 /* ---- the order of placing ---- */
 
-typedef enum How { BY_SIZE, BY_LENGTH, BY_AREA, BY_BIRTH, BY_BREADTH, NHOW } How;
+typedef enum How { BY_BREADTH, BY_LENGTH, BY_AREA, BY_SIZE, NHOW } How;
 typedef struct Rank { int64_t weight, size; uint32_t item; } Rank;
 
 /* Most bytes alive at a moment of its life: those that make the peak are
@@ -69,11 +64,10 @@ static int64_t breadth(const Place *p, const Item *it)
 
 static int64_t weight(const Place *p, const Item *it, How how)
 {
-    int64_t from = it->nspan ? it->span[0].from : 0;
-    int64_t length = it->nspan ? it->span[it->nspan - 1].to - from + 1 : 0;
+    int64_t length = it->nspan ? it->span[it->nspan - 1].to
+        - it->span[0].from + 1 : 0;
     return how == BY_SIZE ? it->size : how == BY_LENGTH ? length
-         : how == BY_AREA ? it->size / 64 * length
-         : how == BY_BIRTH ? -from : breadth(p, it);
+         : how == BY_AREA ? it->size / 64 * length : breadth(p, it);
 }
 
 static int heavier(const void *a, const void *b)
@@ -196,24 +190,24 @@ static void promote(Place *p, uint32_t *order, int64_t peak, uint64_t *lot)
     order[to] = x;
 }
 
-static uint32_t budget(const Place *p, int64_t lower)
+/* From one order on; keeps the best of all. */
+static void climb(Place *p, uint32_t *order, int64_t lower)
 {
-    return p->least - lower > lower / 100 ? BUDGET_MAX : BUDGET;
-}
-
-static void climb(Place *p, int64_t lower)
-{
-    uint32_t *order = alloc(p->arena, (p->n + 1) * sizeof *order);
+    uint32_t *best = alloc(p->arena, (p->n + 1) * sizeof *best);
     uint64_t lot = 1;
-    memcpy(order, p->best, p->n * sizeof *order);
-    for (uint32_t i = 0; p->least > lower && i < budget(p, lower) / p->n; i++) {
+    int64_t least = INT64_MAX;
+    for (uint32_t i = 0; p->least > lower && i < BUDGET / p->n + 1; i++) {
         int64_t peak = place_all(p, order);
-        if (peak > p->least) {            /* no: once more from the best */
-            memcpy(order, p->best, p->n * sizeof *order);
+        if (peak > least) {               /* no: once more from the best */
+            memcpy(order, best, p->n * sizeof *order);
             peak = place_all(p, order);
         }
-        memcpy(p->best, order, p->n * sizeof *order);
-        p->least = peak;
+        memcpy(best, order, p->n * sizeof *order);
+        least = peak;
+        if (peak < p->least) {
+            p->least = peak;
+            memcpy(p->best, order, p->n * sizeof *order);
+        }
         promote(p, order, peak, &lot);
     }
 }
@@ -247,14 +241,12 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     p->live = alloc(arena, (nstep + 2) * sizeof *p->live);
     p->least = INT64_MAX;
     *lower = lower_bound(p, when);
-    for (How how = BY_SIZE; how < NHOW && p->least > *lower; how++) {
+    for (How how = 0; n && how < NHOW && p->least > *lower + *lower / 100;
+         how++) {
         uint32_t *order = alloc(arena, (n + 1) * sizeof *order);
         sort_by(p, how, order);
-        int64_t peak = place_all(p, order);
-        if (peak < p->least)
-            p->best = order, p->least = peak;
+        climb(p, order, *lower);
     }
-    climb(p, *lower);
     int64_t peak = n ? place_all(p, p->best) : 0;
     arena_free(arena);
     return peak;

@@ -7,9 +7,9 @@
 typedef struct Span { uint32_t from, to; } Span;      /* steps, both included */
 
 typedef struct Item {                     /* bytes that live together */
-    Ref node;                             /* or NONE: scratch of a launch */
-    uint32_t launch;
-    int64_t size, at;                     /* slots included */
+    Ref node;                             /* or NONE: scratch */
+    uint32_t index;                       /* instance of it; step of scratch */
+    int64_t size, at;
     Span *span;                           /* ascending, disjoint */
     uint32_t nspan, cap;
 } Item;

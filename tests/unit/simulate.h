@@ -85,6 +85,8 @@ static inline int64_t byte_of(const Sim *m, Ref r, int turn)
     if (!root->used)
         fail_msg("\"%s\" has no bytes", m->g->node[r].name);
     int64_t at = root->space == LEAVES ? 0 : root->at;
+    if (root->place)
+        return root->place[instance_in(m->g, b->root, turn)] + b->off;
     int k = instance_in(m->g, b->root, turn);
     return at + b->off + k % root->slots * root->stride;
 }
@@ -290,7 +292,7 @@ static inline void step_run(Sim *m, const Step *q)
         Num **reg = &m->reg[(size_t)k * m->g->n];
         if (l->scratch > 0)               /* written over, at its leisure */
             for (int64_t b = 0; b < l->scratch; b++)
-                m->mem[k][ARENA][l->scratch_at + b] = (Cell){ 0 };
+                m->mem[k][ARENA][q->scratch_at + b] = (Cell){ 0 };
         for (int i = 0; i < n; i++)
             store(m, k, x[i], q->turn, reg[x[i]]);
         for (int i = 0; i < l->n; i++)

@@ -71,7 +71,7 @@ static void touch(World *w, uint32_t step, Ref r, int turn, bool write)
     assert_true(b->used);
     int64_t at = b->space == LEAVES ? 0 : b->at;
     int instance = instance_in(g, root, turn);
-    at += instance % b->slots * b->stride;
+    at = b->place ? b->place[instance] : at + instance % b->slots * b->stride;
     GROW(arena, t->t, t->n, t->cap);
     t->t[t->n++] = (Touch){
         b->space == LEAVES ? NSPACE + (int64_t)root : b->space, at,
@@ -97,7 +97,7 @@ static void touch_all(World *w)
         if (l->scratch) {
             Touches *t = &w->touch[k];
             GROW(arena, t->t, t->n, t->cap);
-            t->t[t->n++] = (Touch){ ARENA, l->scratch_at, l->scratch_at
+            t->t[t->n++] = (Touch){ ARENA, q->scratch_at, q->scratch_at
                                     + l->scratch, NONE, 0, true };
         }
     }

@@ -270,11 +270,12 @@ static const char *const sched_text =
     "return c=c\n"
     "sched leaves=12 arena=4096 io=128 lower=4000 peak=3 events=2\n"
     "buf a io size=128 born=0 dies=3\n"
-    "buf c arena at=64 size=128 stride=128 slots=3 born=1 dies=4\n"
+    "buf c arena at=64 size=128 stride=128 slots=3 places=64,320,192 "
+    "born=1 dies=4\n"
     "buf d arena at=192 size=128 root=c off=128 born=2 dies=4\n"
-    "launch 0 = b, c scratch=100 at=512\n"
+    "launch 0 = b, c scratch=100\n"
     "launch 1 = d\n"
-    "step 0.0 event=0\n"
+    "step 0.0 event=0 at=512\n"
     "step 1.0 stream=1 wait=0 event=1\n"
     "step 0.1 wait=0,1\n";
 
@@ -295,7 +296,8 @@ static void the_schedule_reads_back(void **state)
     assert_int_equal(s->buf[3].root, 2);
     assert_int_equal(s->buf[3].off, 128);
     assert_false(s->buf[1].used);
-    assert_int_equal(s->launch[0].scratch_at, 512);
+    assert_int_equal(s->step[0].scratch_at, 512);
+    assert_int_equal(s->buf[2].place[1], 320);
     assert_int_equal(s->step[1].stream, 1);
     assert_int_equal(s->step[2].wait[1], 1);
     assert_int_equal(s->step[2].event, -1);
