@@ -9,7 +9,7 @@
  * is free is dropped.)  Chains are kept short, in nodes and in flops. */
 #include "passes/fuse.h"
 
-enum { CHAIN = 64, FLOPS = 160, SMALLER = 8, OPERANDS = 16 };
+enum { CHAIN = 96, FLOPS = 192, SMALLER = 8, OPERANDS = 16 };
 
 typedef struct Chain {                    /* of a node that may be met again */
     int n, nsmall;                        /* nodes; operands */
@@ -106,9 +106,12 @@ void fuse_again(Fuse *f)
     Chain *all = alloc(f->arena, (g->n + 1) * sizeof *all);
     for (Ref r = 0; r < g->n; r++) {
         Segment s = g->node[r].segment;
-        bool ok = extend(f, r, all);
-        f->again[r] = ok && f->kind[r] == PLAIN && !f->kept[r] && !fixed[r]
-            && (s == FORWARD || s == BACKWARD) && pays(g, r, all[r].large);
+        bool ok = extend(f, r, all), own = f->kind[r] == PLAIN;
+        bool cheap = ok && pays(g, r, all[r].large);
+        f->again[r] = own && cheap && !f->kept[r] && !fixed[r]
+            && (s == FORWARD || s == BACKWARD);
         f->large[r] = ok ? all[r].large : NONE;
+        if (own && !cheap)                /* it waits: chains begin there */
+            all[r] = (Chain){ .large = NONE };
     }
 }

@@ -29,13 +29,41 @@ static bool *waiting(const Fuse *f)
     return waits;
 }
 
-/* A move is left alone: it may walk memory against the grain, and then making
- * it twice is dear. */
+/* Does a move change the order of its letters? */
+static bool turns(const Graph *g, const Node *n)
+{
+    if (n->op != OP_move)
+        return false;
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    char from[NDIM * NLETTER] = "", to[NDIM * NLETTER] = "";
+    for (int d = 0; d < s.in[0].ndim; d++)
+        strncat(from, s.in[0].dim[d].c, (size_t)s.in[0].dim[d].n);
+    for (int d = 0; d < s.out.ndim; d++)
+        strncat(to, s.out.dim[d].c, (size_t)s.out.dim[d].n);
+    return strcmp(from, to) != 0;
+}
+
+/* Does a turning move stand between the large value and x?  It walks memory
+ * against the grain, and making it twice is dear. */
+static bool turned(const Fuse *f, Ref x)
+{
+    const Node *n = &f->g->node[x];
+    if (x == f->large[x])
+        return false;
+    for (int i = 0; i < n->nin; i++) {
+        Ref y = n->in[i];
+        bool on = y == f->large[x] || f->large[y] == f->large[x];
+        if (on && (turns(f->g, n) || (y != f->large[x] && turned(f, y))))
+            return true;
+    }
+    return false;
+}
+
 static bool worth(const Fuse *f, Ref x, const bool *waits)
 {
     const Node *n = &f->g->node[x];
-    return f->again[x] && n->op != OP_move && n->segment == FORWARD
-        && f->large[x] != NONE
+    return f->again[x] && n->segment == FORWARD && f->large[x] != NONE
+        && !turned(f, x)
         && waits[f->large[x]]
         && f->g->node[f->large[x]].segment == FORWARD
         && type_bytes(&f->g->mesh, &n->type) >= LARGE;
