@@ -33,7 +33,7 @@ local function train()
   e = e + dpc.random("normal", e:dims()) * jitter
   local drop = dpc.random("uniform", { batch }):lt(p)      -- [b]
   local loss = loss_of(d, e, drop)
-  local out = optim.step(loss, { lr = 2e-3, warmup = 100, steps = 2000,
+  local out = optim.step(loss, { lr = 2e-3, warmup = 100, steps = 3000,
                                  ema = 0.99 })
   out.loss = loss
   return out

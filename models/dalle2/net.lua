@@ -8,8 +8,8 @@
 -- What a training step costs for one picture at size "fashion", in flops of
 -- contractions forward and backward (`dpc check`), and the default runs:
 --   clip     41 M x 102,000      prior   58 M x 51,000 (14 M are frozen clip)
---   decoder 610 M x  32,000      judge   37 M x 205,000
--- 27 Tflop for the three, and 8 for the judge.
+--   decoder 610 M x  48,000      judge   37 M x 205,000
+-- 37 Tflop for the three, and 8 for the judge.
 
 local nn = require "nn"
 local diffusion = require "diffusion"
