@@ -331,12 +331,14 @@ static bool borrowed(const Graph *g, Ref r)
     return leaf || node_is_view(&g->node[r]);
 }
 
+/* Results have memory of their own, in row-major order: that is how they are
+ * written out. */
 static void own_results(Order *o)
 {
     Graph *g = o->g;
     for (uint32_t i = 0; i < g->nout; i++) {
         Ref r = g->out[i].ref;
-        bool other = borrowed(g, r);
+        bool other = borrowed(g, r) || g->node[r].layout;
         for (uint32_t k = 0; k < i; k++)
             other |= g->out[k].ref == r;
         for (uint32_t k = 0; k < g->nset; k++)

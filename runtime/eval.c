@@ -84,23 +84,6 @@ static void values_json(const DpcValues *v, int64_t step)
     dpc_json_newline(&j);
 }
 
-DpcStatus dpc_app_eval_command(DpcApp *a)
-{
-    DpcValues v;
-    DpcStatus s = dpc_app_state(a, false);
-    if (!s)
-        s = dpc_app_eval(a, &v);
-    if (s || !dpc_app_first(a))
-        return s;
-    if (a->opt.json) {
-        values_json(&v, a->step);
-        return DPC_OK;
-    }
-    for (int i = 0; i < v.n; i++)
-        printf("%s %.6g\n", v.name[i], v.value[i]);
-    return DPC_OK;
-}
-
 /* ---- rows ---- */
 
 static DpcStatus row_run(DpcApp *a, const DpcRun *r, uint32_t *program)
@@ -154,6 +137,16 @@ static DpcStatus outputs_write(DpcApp *a, uint32_t program,
     return s;
 }
 
+static DpcStatus outputs_done(const DpcApp *a, const char *command,
+                              const bool *done)
+{
+    for (int i = 0; i < a->opt.output.n; i++)
+        if (!done[i])
+            return dpc_fail(DPC_USER, "%s: error: '--output %s': '%s' has no "
+                "such output", a->opt.program, a->opt.output.at[i], command);
+    return DPC_OK;
+}
+
 static void scalars_print(DpcApp *a, uint32_t program)
 {
     DpcValues v;
@@ -182,9 +175,37 @@ DpcStatus dpc_app_rows(DpcApp *a, const char *command, const char *picture)
         if (!s && !picture)
             scalars_print(a, program);
     }
-    for (int i = 0; !s && !picture && i < a->opt.output.n; i++)
-        if (!done[i])
-            s = dpc_fail(DPC_USER, "%s: error: '--output %s': '%s' has no "
-                "such output", a->opt.program, a->opt.output.at[i], command);
-    return s;
+    return s || picture ? s : outputs_done(a, command, done);
+}
+
+/* ---- eval ---- */
+
+/* Means over the batches; outputs are those of the last. */
+static DpcStatus evaluate(DpcApp *a, DpcValues *v)
+{
+    bool done[DPC_NLIST] = {false};
+    uint32_t program;
+    DpcStatus s = dpc_app_eval(a, v);
+    if (!s)
+        s = dpc_app_entry(a, "eval", &program);
+    if (!s)
+        s = outputs_write(a, program, NULL, done);
+    return s ? s : outputs_done(a, "eval", done);
+}
+
+DpcStatus dpc_app_eval_command(DpcApp *a)
+{
+    DpcValues v;
+    DpcStatus s = dpc_app_state(a, false);
+    if (!s)
+        s = evaluate(a, &v);
+    if (s || !dpc_app_first(a))
+        return s;
+    if (a->opt.json) {
+        values_json(&v, a->step);
+        return DPC_OK;
+    }
+    for (int i = 0; i < v.n; i++)
+        printf("%s %.6g\n", v.name[i], v.value[i]);
+    return DPC_OK;
 }

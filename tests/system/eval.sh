@@ -41,3 +41,17 @@ ranks 1 one.bin train --data data --steps 40 --out out
 exits 0 "a run that is over stays as it is" "step 60 of 40: nothing to do"
 ranks 1 one.bin train --data data --steps 5 --init-from nowhere
 exits 1 "--init-from nothing" "nowhere: error: No such file"
+
+# A file's numbers follow a head of 128 bytes: 4 x 3 x 6 x 6 floats.
+numbers() { tail -c 1728 "$1"; }
+compile outputs o1.bin && compile outputs o2.bin --ranks 2 --micro 2
+ranks 1 o1.bin eval --data data --output y=y.npy --output flat=flat.npy
+exits 0 "eval writes outputs"
+numbers y.npy > a && numbers flat.npy > b
+if cmp a b; then ok "outputs are row-major, whatever the plan prefers"
+else not_ok "outputs are row-major, whatever the plan prefers" "two orders"; fi
+ranks 2 o2.bin eval --data data --output y=y2.npy
+if cmp y.npy y2.npy; then ok "two ranks write what one writes"
+else not_ok "two ranks write what one writes" "exit $rc"; fi
+ranks 1 o1.bin eval --data data --output z=z.npy
+exits 1 "eval names an output that it lacks" "'--output z=z.npy': 'eval' has no such output"
