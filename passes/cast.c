@@ -4,16 +4,26 @@
  * are kept in it; everything else (statistics, softmax, losses, optimizer,
  * accumulators, masters) stays f32.  A value has its dtype whether or not it
  * is fused, so fusion never changes bits.  A contraction of a value with
- * itself is a statistic and stays f32, as does one that makes a scalar.  This
- * is the mixed precision of Micikevicius et al. (ICLR 2018) with bf16, which
- * needs no loss scale. */
+ * itself is a statistic and stays f32, as does one that makes a scalar; an
+ * outer product, which folds nothing, does too.  This is the mixed precision
+ * of Micikevicius et al. (ICLR 2018) with bf16, which needs no loss scale. */
 #include "passes/pass.h"
+
+static bool contracts(const Graph *g, const Node *n)
+{
+    if (n->op != OP_dot)
+        return ops[n->op].family == FAMILY_conv;
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    bool folds = false;
+    for (int c = 0; c < NLETTER; c++)
+        folds |= s.folded[c];
+    return folds;
+}
 
 static bool narrowed(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
-    bool contraction = n->op == OP_dot || ops[n->op].family == FAMILY_conv;
-    return contraction && n->type.ndim > 1 && n->type.dtype == F32
+    return contracts(g, n) && n->type.ndim > 1 && n->type.dtype == F32
         && n->in[0] != n->in[1];
 }
 

@@ -13,6 +13,11 @@ typedef struct Model {
 } Model;
 
 static const Model models[] = {
+{ "outer product",
+    "x = input : f32[8,4]\nw = param : f32[6]\n"
+    "o = dot x, w \"bk,n->bkn\"\no1 = mul o, o\n"
+    "loss = move o1 \"bkn->\"\n",
+    "w 6\n" },
 { "mlp",
     "x = input : f32[8,4]\ny = input : f32[8,2]\n"
     "w1 = param : f32[4,6]\nb1 = param : f32[6]\nw2 = param : f32[6,2]\n"
