@@ -84,6 +84,16 @@ static Ref remade(Copy *c, Ref x, Ref *clone, const Node *reader)
     return clone[x];
 }
 
+/* Is operand i wanted for its numbers, by a launch of its own in the backward
+ * pass?  One that is read for its shape alone may be dead. */
+static bool read_late(const Graph *g, const Node *n, int i)
+{
+    if (n->segment < BACKWARD || !fuse_own(g, n) || ops[n->op].leaf)
+        return false;
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    return i >= s.nin || !s.in[i].unread;
+}
+
 static Graph *as_it_is(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
@@ -105,9 +115,8 @@ Graph *pass_recompute(const Graph *in, Job *j)
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         Ref *x = alloc(j->scratch, (size_t)(n->nin + 1) * sizeof *x);
-        bool late = n->segment >= BACKWARD && fuse_own(in, n);
         for (int i = 0; i < n->nin; i++)
-            x[i] = late && worth(f, n->in[i], waits)
+            x[i] = worth(f, n->in[i], waits) && read_late(in, n, i)
                 ? remade(&c, n->in[i], clone, n) : c.map[n->in[i]];
         copy_node_in(&c, r, x, n->nin);
     }
