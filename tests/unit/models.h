@@ -13,11 +13,6 @@ typedef struct Model {
 } Model;
 
 static const Model models[] = {
-{ "outer product",
-    "x = input : f32[8,4]\nw = param : f32[6]\n"
-    "o = dot x, w \"bk,n->bkn\"\no1 = mul o, o\n"
-    "loss = move o1 \"bkn->\"\n",
-    "w 6\n" },
 { "mlp",
     "x = input : f32[8,4]\ny = input : f32[8,2]\n"
     "w1 = param : f32[4,6]\nb1 = param : f32[6]\nw2 = param : f32[6,2]\n"
@@ -119,6 +114,11 @@ static const Model models[] = {
     "mx = max x \"bi->i\"\nmx2 = move mx \"i->ij\" j=3\nc1 = add old, mx2\n"
     "xm = dot x, m \"bi,ij->bj\"\nxs = dot xm, x \"bi,bj->ij\"\n"
     "r = add c, xs\nset m = s\nset c = r\nreturn s=c1\n", NULL },
+{ "outer product",
+    "x = input : f32[8,4]\nw = param : f32[6]\n"
+    "o = dot x, w \"bk,n->bkn\"\no1 = mul o, o\n"
+    "loss = move o1 \"bkn->\"\n",
+    "w 6\n" },
 };
 
 static inline void dims_of(const char *line, int64_t *dim, int *n)
