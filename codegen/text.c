@@ -107,11 +107,12 @@ static void number(Text *t, DType d, double x)
         text_add(t, "%lld", (long long)x);
         return;
     }
+    x = (double)(float)x;                 /* 1e39 is infinity */
     if (isnan(x) || isinf(x)) {
         text_add(t, isnan(x) ? "DPC_NAN" : x < 0 ? "-DPC_INF" : "DPC_INF");
         return;
     }
-    snprintf(s, sizeof s, "%.9g", (double)(float)x);
+    snprintf(s, sizeof s, "%.9g", x);
     text_add(t, "%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
 }
 

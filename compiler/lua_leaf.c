@@ -3,6 +3,7 @@
  * A leaf belongs to the unit: entries that name it share it, so its op, dtype
  * and sizes are the same in all of them. */
 #include "compiler/lua_front.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum { CONST_MAX = 1 << 24 };
@@ -212,6 +213,9 @@ static int leaf_scalar(lua_State *L)
     const char *name = name_check(L, 1, "scalar");
     Attr attr = { .value = luaL_checknumber(L, 2) };
     front_graph(L, "scalar");
+    if (!isfinite(attr.value))
+        fail(L, "scalar: the default of \"%s\" is %g, not a finite number",
+             name, attr.value);
     attr.doc = intern(front_of(L)->a, luaL_optstring(L, 3, ""));
     if (!*attr.doc)
         attr.doc = NULL;

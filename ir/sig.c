@@ -163,6 +163,9 @@ static void window_size(Reader *r, const Dim *d, int64_t n)
     if (!k)
         err(r->loc, "%s: \"%s\": no operand gives the size of %c", r->op,
             r->sig, d->c[1]);
+    if (s->stride < 1 || s->dilate < 1 || s->pad < 0)
+        err(r->loc, "%s: stride %d, dilate %d and pad %d; the least are 1, 1 "
+            "and 0", r->op, s->stride, s->dilate, s->pad);
     int64_t span = n + 2 * s->pad - s->dilate * (k - 1) - 1;
     int64_t places = span < 0 ? 0 : span / s->stride + 1;
     if (places < 1)

@@ -185,6 +185,9 @@ static DpcStatus evaluate(DpcApp *a, DpcValues *v)
 {
     bool done[DPC_NLIST] = {false};
     uint32_t program;
+    if (!a->opt.batches)
+        return dpc_fail(DPC_USAGE, "%s: error: '--batches 0': a mean wants one "
+                        "at least", a->opt.program);
     DpcStatus s = dpc_app_eval(a, v);
     if (!s)
         s = dpc_app_entry(a, "eval", &program);

@@ -153,7 +153,7 @@ static DpcStatus scalar_set(const DpcUnit *u, DpcOptions *o, int32_t leaf,
     char *end;
     const DpcLeaf *l = &u->leaf[leaf];
     double v = strtod(text, &end);
-    if (end == text || *end)
+    if (end == text || *end || v != v)
         return wrong(o, l->name, text, "a number");
     if (l->dtype == DPC_I32 && v != (double)(int32_t)v)
         return wrong(o, l->name, text, "a whole number");

@@ -55,3 +55,7 @@ if cmp y.npy y2.npy; then ok "two ranks write what one writes"
 else not_ok "two ranks write what one writes" "exit $rc"; fi
 ranks 1 o1.bin eval --data data --output z=z.npy
 exits 1 "eval names an output that it lacks" "'--output z=z.npy': 'eval' has no such output"
+ranks 1 o1.bin eval --data data --batches 0
+exits 2 "a mean over no batches" "'--batches 0': a mean wants one"
+ranks 1 one.bin train --data data --lr nan --out nan
+exits 2 "a rate that is no number" "'--lr nan': not a number"
