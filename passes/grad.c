@@ -88,6 +88,11 @@ static bool is_transpose(const Expr *e)
     return e->kind == EXPR_NAME && strcmp(e->name, "T") == 0;
 }
 
+static bool is_own(const Expr *e)
+{
+    return e->kind == EXPR_NAME && strcmp(e->name, "S") == 0;
+}
+
 /* A number, perhaps with a minus before it. */
 static bool is_number(const Expr *e, double *v)
 {
@@ -118,6 +123,9 @@ static Ref call(Vjp *v, const Expr *e)
             set_key(v, &a, e->key[i], e->arg[i]);
         else if (is_transpose(e->arg[i]))
             a = transposed(v);
+        else if (is_own(e->arg[i]))
+            a = (Attr){ .sig = n.attr.sig, .letter = n.attr.letter,
+                        .nletter = n.attr.nletter };
         else if (!is_number(e->arg[i], &number))
             in[nin++] = rule(v, e->arg[i], NULL);
         else
