@@ -57,19 +57,31 @@ void host_stores(Text *t, const Kernel *k, const int *s, int n, int depth)
 
 /* ---- maps ---- */
 
+int kernel_draws(const Kernel *k, int64_t *id, int max)
+{
+    int n = 0;
+    for (int v = 0; v < k->nvalue; v++)
+        if (k->value[v].kind == VAL_RANDOM && n < max)
+            id[n++] = k->value[v].id;
+    return n;
+}
+
 bool kernel_flat(const Kernel *k)
 {
+    int64_t id[KPOS + 1];
     bool flat = k->form == FORM_MAP && k->norder == 1 && !k->npos && !k->ntable
         && !k->nloop;
     for (int v = 0; v < k->nvalue && flat; v++) {
         const Value *x = &k->value[v];
         flat = x->kind == VAL_CONST || x->kind == VAL_EXPR
+            || (x->kind == VAL_RANDOM && !x->at.at
+                && x->at.coef[k->order[0]] == 1)
             || (x->kind == VAL_LOAD && x->row < 0 && !x->nguard && !x->nquot
                 && !x->at.at && (unsigned long)x->at.coef[k->order[0]] < 2);
     }
     for (int s = 0; s < k->nstore && flat; s++)
         flat = !k->store[s].at.at && k->store[s].at.coef[k->order[0]] == 1;
-    return flat;
+    return flat && kernel_draws(k, id, KPOS + 1) <= KPOS;
 }
 
 static void flat_buffers(Text *t, const Kernel *k)
@@ -85,12 +97,19 @@ static void flat_buffers(Text *t, const Kernel *k)
 }
 
 /* All members in one parallel region: no thread waits between two of them. */
-static void flat(Text *t, const Kernel *k)
+static void flat(Text *t, const Kernel *given)
 {
+    Kernel list = *given;
+    const Kernel *k = &list;
+    int64_t id[KPOS];
+    int draws = kernel_draws(k, id, KPOS);
+    list.list = true;
     text_add(t, "    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n"
              "#pragma omp parallel if (n[count] * %dL >= %dL)\n"
              "    for (long c = 0; c < count; c++) {\n", k->ntail + 1, PARALLEL);
     flat_buffers(t, k);
+    if (draws)
+        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n", draws);
     text_values(t, k, k->top, k->ntop, 2);
     text_add(t, "#pragma omp for simd schedule(static) nowait\n"
              "        for (long i0 = 0; i0 < n[c]; i0++) {\n");

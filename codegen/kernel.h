@@ -112,6 +112,7 @@ typedef struct Kernel {
     int64_t put_rows, put_row, put_n;     /* FORM_PUT: rows, their length, */
     bool put_split;                       /* indices; first row is pos[0] */
     double flops;                         /* of one launch */
+    bool list;                            /* printed as one: draws are id[] */
 } Kernel;
 
 /* The nodes (ascending) as one kernel, or NULL and *why.  `uses` of
@@ -138,9 +139,12 @@ typedef struct KernelText {
 } KernelText;
 KernelText kernel_host(Arena *, const Kernel *);
 /* Is it one pointwise loop, so that its length can be data?  Then the host's
- * text is the same for all lengths and takes a list: operands of all members
- * one after the other, and env->pos = { members, length of each, sum }. */
+ * text is the same for all lengths and draws, and takes a list: operands of
+ * all members one after the other, and env->pos = { members, length of each,
+ * their sum, ids of the draws of each }. */
 bool kernel_flat(const Kernel *);
+/* Ids of its random values, in order; how many. */
+int kernel_draws(const Kernel *, int64_t *id, int max);
 KernelText kernel_cuda(Arena *, const Kernel *);
 
 /* What each emitted file begins with, and the flags it wants of cc. */

@@ -190,12 +190,25 @@ static void element(Text *t, const Kernel *k, int v)
         text_add(t, " : 0");
 }
 
+/* Which of the kernel's draws it is, by the order of values. */
+static int draw_number(const Kernel *k, const Value *x)
+{
+    int n = 0;
+    for (const Value *v = k->value; v < x; v++)
+        n += v->kind == VAL_RANDOM;
+    return n;
+}
+
 static void draw(Text *t, const Kernel *k, const Value *x)
 {
     text_add(t, "dpc_%s(", x->dist);
     text_affine(t, k, &x->at);
-    text_add(t, ", DPC_ENV.step, %lldu, DPC_ENV.seed)",
-             (long long)(uint32_t)x->id);
+    if (k->list)
+        text_add(t, ", DPC_ENV.step, (unsigned)id[%d], DPC_ENV.seed)",
+                 draw_number(k, x));
+    else
+        text_add(t, ", DPC_ENV.step, %lldu, DPC_ENV.seed)",
+                 (long long)(uint32_t)x->id);
 }
 
 static void body(Text *t, const Kernel *k, int v)

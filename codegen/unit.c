@@ -166,7 +166,7 @@ static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
     p->flops += k->flops;
 }
 
-/* The list that a flat kernel walks: {members, lengths, sum}. */
+/* The list that a flat kernel walks: {members, lengths, sum, draws}. */
 static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
 {
     int64_t sum = 0;
@@ -176,6 +176,12 @@ static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
         sum += flat_length(k[i]);
     }
     pos_add(u, p, 0, sum);
+    for (int i = 0; i < n; i++) {
+        int64_t id[KPOS];
+        int draws = kernel_draws(k[i], id, KPOS);
+        for (int d = 0; d < draws; d++)
+            pos_add(u, p, 0, id[d]);
+    }
 }
 
 static bool is_flat(const Unit *u, const Kernel *k)

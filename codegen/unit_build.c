@@ -2,7 +2,7 @@
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 
-enum { NFILE = 3 };                       /* kernels go into so many files */
+enum { NFILE = 4 };                       /* kernels go into so many files */
 
 extern void omp_set_num_threads(int);
 
@@ -11,21 +11,17 @@ void unit_threads(int threads)
     omp_set_num_threads(threads);
 }
 
-/* Kernels in about equal shares of text, in order. */
+/* Kernels are dealt out in turn: like ones, which cost alike, come in runs. */
 static int kernel_sources(const Unit *u, Source *out, Arena *a)
 {
-    size_t all = 0, done = 0;
     Text t[NFILE] = {0};
     int n = 0;
-    for (uint32_t i = 0; i < u->nkernel; i++)
-        all += strlen(u->kernel[i].text);
     for (uint32_t i = 0; i < u->nkernel; i++) {
-        int k = (int)(done * NFILE / (all + 1));
-        t[k].arena = a;
-        if (!t[k].n)
-            text_add(&t[k], "%s", u->cuda ? cuda_prelude : host_prelude);
-        text_add(&t[k], "\n%s", u->kernel[i].text);
-        done += strlen(u->kernel[i].text);
+        Text *x = &t[i % NFILE];
+        x->arena = a;
+        if (!x->n)
+            text_add(x, "%s", u->cuda ? cuda_prelude : host_prelude);
+        text_add(x, "\n%s", u->kernel[i].text);
     }
     for (int k = 0; k < NFILE; k++)
         if (t[k].n) {

@@ -256,14 +256,15 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
 {
     const Kernel *k = r->k;
     void **p = alloc(arena, (size_t)(k->nin + k->nout) * sizeof *p);
-    int64_t pos[KPOS];
+    int64_t pos[KPOS + 3];
     DpcEnv env = { .seed = 42, .step = 3, .pos = pos, .nthread = 1 };
 
     for (int i = 0; i < k->npos; i++)
         pos[i] = k->pos[i].extent
             * split_index(&r->g->mesh, k->pos[i].split, coord);
     if (kernel_flat(k))                   /* a list of one; CUDA reads none */
-        pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]];
+        pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]],
+        kernel_draws(k, pos + 3, KPOS);
     for (int i = 0; i < k->nin; i++)
         p[i] = filled(r, e, k->in[i], coord);
     for (int i = 0; i < k->nout; i++) {
