@@ -115,6 +115,16 @@ static bool cache_take(const char *entry, const char *to)
     return ok;
 }
 
+/* An entry appears whole, by rename. */
+static void cache_store(Arena *a, const char *entry, const char *x, size_t n,
+                        mode_t mode)
+{
+    make_folders(entry);
+    char *tmp = fmt(a, "%s.%d", entry, (int)getpid());
+    if (!file_make(tmp, x, n, mode) || rename(tmp, entry) != 0)
+        unlink(tmp);
+}
+
 /* A copy of `from` and its hash.  A cache that cannot be written is none. */
 static void cache_put(Arena *a, const char *from, const char *entry)
 {
@@ -125,10 +135,7 @@ static void cache_put(Arena *a, const char *from, const char *entry)
         return;
     XXH128_canonical_t seal = seal_of(x, n);
     memcpy(x + n, &seal, sizeof seal);
-    make_folders(entry);
-    char *tmp = fmt(a, "%s.%d", entry, (int)getpid());
-    if (!file_make(tmp, x, n + sizeof seal, mode) || rename(tmp, entry) != 0)
-        unlink(tmp);
+    cache_store(a, entry, x, n + sizeof seal, mode);
     free(x);
 }
 
@@ -303,4 +310,64 @@ void cc_build(const Source *source, int n, const char *flags,
     }
     work_remove();
     report->seconds += now() - start;
+}
+
+/* ---- whole compiles ---- */
+
+/* What went in, and who compiles: this dpc, its runtime, the C compiler. */
+static char *unit_entry(const char *input, size_t n, const UnitOptions *o,
+                        Arena *a)
+{
+    struct stat dpc = {0}, rt = {0};
+    stat("/proc/self/exe", &dpc);
+    stat(o->runtime, &rt);
+    char *by = fmt(a, "%s %s %s %d %lld.%ld %lld %lld.%ld %lld", o->cc, o->link,
+                   o->march ? o->march : "", o->threads,
+                   (long long)dpc.st_mtim.tv_sec, dpc.st_mtim.tv_nsec,
+                   (long long)dpc.st_size, (long long)rt.st_mtim.tv_sec,
+                   rt.st_mtim.tv_nsec, (long long)rt.st_size);
+    return cache_path(a, o, hash_hex(a, input, n, by), ".unit");
+}
+
+bool unit_recall(const char *input, size_t n, const UnitOptions *o, Arena *a,
+                 UnitReport *r)
+{
+    double start = now();
+    size_t size = 0, tail = sizeof *r + sizeof(XXH128_canonical_t);
+    mode_t mode;
+    char *x = file_read(unit_entry(input, n, o, a), &size, &mode);
+    bool ok = x && size > tail;
+    if (ok) {
+        XXH128_canonical_t seal = seal_of(x, size - sizeof seal);
+        ok = memcmp(&seal, x + size - sizeof seal, sizeof seal) == 0;
+    }
+    if (ok) {
+        memcpy(r, x + size - tail, sizeof *r);
+        r->cached += r->compiled, r->compiled = 0;
+        make_folders(o->out);
+        ok = file_make(o->out, x, size - tail, mode);
+        r->seconds = now() - start;
+    }
+    free(x);
+    return ok;
+}
+
+void unit_remember(const char *input, size_t n, const UnitOptions *o, Arena *a,
+                   const UnitReport *r)
+{
+    size_t size = 0;
+    mode_t mode;
+    char *bin = file_read(o->out, &size, &mode);
+    char *x = bin ? realloc(bin, size + sizeof *r + sizeof(XXH128_canonical_t))
+            : NULL, *entry = unit_entry(input, n, o, a);
+    if (!x || !entry) {
+        free(x ? x : bin);
+        return;
+    }
+    memcpy(x + size, r, sizeof *r);
+    size += sizeof *r;
+    XXH128_canonical_t seal = seal_of(x, size);
+    memcpy(x + size, &seal, sizeof seal);
+    cache_store(a, entry, x, size + sizeof seal, mode);
+    free(x);
 }

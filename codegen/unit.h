@@ -41,6 +41,14 @@ typedef struct UnitReport {
 void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *,
                 UnitReport *);
 
+/* The binary of an earlier compile with the same input (graphs, plan and
+ * options as text), if the cache has it: written to o->out.  unit_remember
+ * puts it there after unit_build. */
+bool unit_recall(const char *input, size_t n, const UnitOptions *o, Arena *,
+                 UnitReport *);
+void unit_remember(const char *input, size_t n, const UnitOptions *o, Arena *,
+                   const UnitReport *);
+
 /* oneDNN sizes its scratch by the number of threads: set it before passes run. */
 void unit_threads(int threads);
 

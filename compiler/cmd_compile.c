@@ -186,6 +186,39 @@ static void stages_refuse(const Options *o, const Plan *p)
                 m->axis[i].name, m->axis[i].size);
 }
 
+/* All that a binary follows from but the compilers, as text. */
+static char *input_text(const Model *m, const Plan *p, const Job *j, size_t *n)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, n);
+    for (int i = 0; i < m->nentry; i++)
+        graph_print(m->entry[i], f);
+    plan_print(p, f);
+    for (uint32_t i = 0; i < m->nrun; i++)
+        fprintf(f, "%s %s %s %d\n", m->run[i].command, m->run[i].entry,
+                m->run[i].count ? m->run[i].count : "", m->run[i].times);
+    fprintf(f, "%s\n%s\n%s\n", m->name, m->meta, j->target->name);
+    for (int i = 0; i < j->cluster->nlevel; i++)
+        fprintf(f, "%d %a %a\n", j->cluster->level[i].fanout,
+                j->cluster->level[i].bandwidth, j->cluster->level[i].latency);
+    fprintf(f, "%lld\n", (long long)j->cluster->memory);
+    fclose(f);
+    return text;
+}
+
+/* The binary of an equal compile, at once; true when there was one. */
+static bool recalled(const Options *o, const Model *m, const Job *j,
+                     unsigned emit, const char *input, size_t n)
+{
+    UnitReport r;
+    UnitOptions u = unit_options(o, m, j, emit);
+    if (emit != EMIT_BIN || o->after || o->time_passes
+        || !unit_recall(input, n, &u, o->arena, &r))
+        return false;
+    report_print(o, &u, &r);
+    return true;
+}
+
 int cmd_compile(const Options *o)
 {
     unsigned emit = emit_set(o);
@@ -196,6 +229,12 @@ int cmd_compile(const Options *o)
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");
     job.print_after = o->after;
+    size_t n = 0;
+    char *input = input_text(m, plan, &job, &n);
+    if (recalled(o, m, &job, emit, input, n)) {
+        free(input);
+        return 0;
+    }
     unit_threads(rank_threads(&job));
     if (emit & EMIT_PLAN)
         plan_write(o, m, plan);
@@ -207,11 +246,14 @@ int cmd_compile(const Options *o)
         if (emit & EMIT_SCHEDULE)
             graph_write(o, m, done[i], "schedule");
     }
-    if (!(emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)))
-        return 0;
     UnitOptions u = unit_options(o, m, &job, emit);
     UnitReport r;
-    unit_build(done, m->nentry, &u, o->arena, &r);
-    report_print(o, &u, &r);
+    if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
+        unit_build(done, m->nentry, &u, o->arena, &r);
+        report_print(o, &u, &r);
+    }
+    if (u.out && u.cache)
+        unit_remember(input, n, &u, o->arena, &r);
+    free(input);
     return 0;
 }
