@@ -100,13 +100,16 @@ static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
         fold |= s->folded[c];
     for (int i = 0; i < s->nop; i++) {
         bool variadic = ops[op].arity < 0;
+        DType t = g->node[in[i]].type.dtype;
+        if (!variadic && s->in[i].integer && t != I32 && t != U8)
+            err(loc, "%s: operand %d is %s, and indices are i32 or u8; cast "
+                "them", ops[op].name, i + 1, dtype_name(t));
         if (!variadic && (s->in[i].integer || s->in[i].unread))
             continue;
-        DType d = g->node[in[i]].type.dtype;
-        if (first >= 0 && d != g->node[in[first]].type.dtype)
+        if (first >= 0 && t != g->node[in[first]].type.dtype)
             err(loc, "%s: operand %d is %s and operand %d is %s; cast one",
                 ops[op].name, first + 1,
-                dtype_name(g->node[in[first]].type.dtype), i + 1, dtype_name(d));
+                dtype_name(g->node[in[first]].type.dtype), i + 1, dtype_name(t));
         if (first < 0)
             first = i;
     }
