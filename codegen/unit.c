@@ -67,7 +67,7 @@ static uint32_t buf_add(Unit *u, Program *p, DpcBuf b)
     return p->nbuf++;
 }
 
-/* The buffer of a node's bytes, all slots of it, made at first use. */
+/* The buffer of a node's bytes, all even slots of it, made at first use. */
 static uint32_t buf_of(Unit *u, Program *p, Ref r)
 {
     const Graph *g = p->g;
@@ -78,7 +78,7 @@ static uint32_t buf_of(Unit *u, Program *p, Ref r)
         return p->buf_of[r] - 1;
     if (!b->used)
         die("%s has no buffer", n->name);
-    DpcBuf o = { b->at, b->size, b->stride, (uint16_t)b->slots,
+    DpcBuf o = { b->at, b->size, b->stride, (uint16_t)(b->place ? 1 : b->slots),
                  (uint8_t)b->space, (uint8_t)(n->type.dtype + 1) };
     if (b->space == LEAVES) {
         int kind = leaf_kind(n->op);
