@@ -9,12 +9,15 @@
 #include "runtime/launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const double mib = 1048576;
 
@@ -159,13 +162,31 @@ static DpcStatus folder_make(const char *path)
     return s;
 }
 
+/* One run at a time trains in a folder: its lock is held until the process
+ * ends, however it ends.  A file system without locks has none. */
+static DpcStatus out_lock(DpcApp *a)
+{
+    char path[DPC_PATH];
+    DpcStatus s = dpc_path(path, "%s/lock", a->opt.out);
+    int fd = s ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        s = dpc_fail(DPC_USER, "%s: error: --out: another run trains in this "
+                     "folder; wait for it, or give another one", a->opt.out);
+    if (s && fd >= 0)
+        close(fd);
+    return s;
+}
+
 /* OUT/ckpt is made by rank 0; ranks find it there after the next vote. */
 static DpcStatus out_open(DpcApp *a)
 {
     if (!a->opt.out)
         return DPC_OK;
     DpcStatus s = dpc_path(a->folder, "%s/ckpt", a->opt.out);
-    return s || !dpc_app_first(a) ? s : folder_make(a->folder);
+    if (s || !dpc_app_first(a))
+        return s;
+    s = folder_make(a->folder);
+    return s || strcmp(a->opt.command, "train") ? s : out_lock(a);
 }
 
 static DpcStatus metrics_open(DpcApp *a)

@@ -126,3 +126,13 @@ ranks 1 one.bin train --data data --steps 50 --lr 1e38 --nan stop
 exits 7 "a rate too large" "mlp.lua:[0-9]+: .*: first (NaN|infinity)" "step [0-9]+ is not finite.*lower the rate"
 ranks 1 one.bin train --data data --steps 50 --lr 1e38 --nan skip
 exits 7 "ten bad steps in a row end --nan skip" "step [0-9]+ is not finite"
+
+# ---- two runs in one folder ----
+./one.bin train --data data --steps 1000000 --quiet --out shared > other.log 2>&1 &
+other=$!
+for i in $(seq 50); do test -e shared/lock && break; sleep 0.1; done
+ranks 1 one.bin train --data data --steps 20 --out shared
+exits 1 "a second run in a folder" "shared: error: --out: another run"
+kill -9 $other; wait $other 2> /dev/null
+ranks 1 one.bin train --data data --steps 20 --out shared
+exits 0 "a dead run leaves no lock"
