@@ -21,7 +21,8 @@ bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
     roles(n->op, &rx, &rw, &ry);
     const Node *x = &g->node[part(n, r, rx)], *w = &g->node[part(n, r, rw)];
     const Node *y = &g->node[part(n, r, ry)];
-    Type tx = type_local(&g->mesh, &x->type), tw = type_local(&g->mesh, &w->type);
+    Type tx = type_local(&g->mesh, &x->type);
+    Type tw = type_local(&g->mesh, &w->type);
     Type ty = type_local(&g->mesh, &y->type);
     int stride = n->attr.stride ? n->attr.stride : 1;
     int dilate = n->attr.dilate ? n->attr.dilate : 1, pad = n->attr.pad;
@@ -49,7 +50,8 @@ bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
 Ref pack_reader(const Graph *g, Ref pack)
 {
     for (Ref r = pack + 1; r < g->n; r++)
-        if (ops[g->node[r].op].family == FAMILY_conv && g->node[r].in[1] == pack)
+        if (ops[g->node[r].op].family == FAMILY_conv
+            && g->node[r].in[1] == pack)
             return r;
     return NONE;
 }

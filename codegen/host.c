@@ -106,10 +106,12 @@ static void flat(Text *t, const Kernel *given)
     list.list = true;
     text_add(t, "    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n"
              "#pragma omp parallel if (n[count] * %dL >= %dL)\n"
-             "    for (long c = 0; c < count; c++) {\n", k->ntail + 1, PARALLEL);
+             "    for (long c = 0; c < count; c++) {\n",
+             k->ntail + 1, PARALLEL);
     flat_buffers(t, k);
     if (draws)
-        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n", draws);
+        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n",
+                 draws);
     text_values(t, k, k->top, k->ntop, 2);
     text_add(t, "#pragma omp for simd schedule(static) nowait\n"
              "        for (long i0 = 0; i0 < n[c]; i0++) {\n");

@@ -497,7 +497,12 @@ static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
 
 /* ---- the group ---- */
 
-typedef struct Group { Ref *ref; bool *view; int n; uint32_t cap, cap_view; } Group;
+typedef struct Group {
+    Ref *ref;
+    bool *view;
+    int n;
+    uint32_t cap, cap_view;
+} Group;
 
 static void group_add(Arena *a, Group *s, Ref r, bool view)
 {

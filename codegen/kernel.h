@@ -66,7 +66,7 @@ typedef struct Store { int out, value; Affine at; } Store;
 typedef struct Loop {
     Atoms atoms;
     int level;
-    int npre, *pre;                       /* values without inner atoms, first */
+    int npre, *pre;                       /* without inner atoms, first */
     int nvalue, *value;                   /* values of the body, in order */
     int nfold, *fold;                     /* VAL_FOLD values that it makes */
     int nstore, *store;

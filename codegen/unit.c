@@ -104,8 +104,8 @@ static void arg_node(Unit *u, Program *p, const DpcStep *q, Ref r)
     uint32_t buf = buf_of(u, p, r);
     if (b->slots > 1) {
         DpcBuf one = p->buf[buf];
-        one.at = buf_place(b, turn_instance(&g->mesh, type_axes(&g->node[root].type),
-                                            q->turn));
+        Axes has = type_axes(&g->node[root].type);
+        one.at = buf_place(b, turn_instance(&g->mesh, has, q->turn));
         one.slots = 1;
         buf = buf_add(u, p, one);
     }

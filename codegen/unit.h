@@ -8,7 +8,10 @@
 
 #include "codegen/library.h"
 
-typedef struct UnitRun { const char *command, *entry, *count; int times; } UnitRun;
+typedef struct UnitRun {
+    const char *command, *entry, *count;
+    int times;
+} UnitRun;
 
 typedef struct UnitOptions {
     const char *model, *version;
@@ -49,7 +52,7 @@ bool unit_recall(const char *input, size_t n, const UnitOptions *o, Arena *,
 void unit_remember(const char *input, size_t n, const UnitOptions *o, Arena *,
                    const UnitReport *);
 
-/* oneDNN sizes its scratch by the number of threads: set it before passes run. */
+/* oneDNN sizes its scratch by the number of threads: set it before passes. */
 void unit_threads(int threads);
 
 /* ---- between the files of unit ---- */

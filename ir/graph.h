@@ -32,13 +32,13 @@ typedef struct OpInfo {
     Family family;
     int arity;                            /* op_init: of sig; -1 any number */
     bool leaf;                            /* op_init: no operands, type given */
-    unsigned unread;                      /* op_init: operands marked "~", bits */
+    unsigned unread;                      /* op_init: bits of operands "~" */
 } OpInfo;
 extern OpInfo ops[OP_COUNT];
 
 /* ---- the mesh ---- */
 
-typedef uint16_t Axes;                    /* set of mesh axes: bit i is axis i */
+typedef uint16_t Axes;                    /* set of axes: bit i is axis i */
 /* Axes that split one dimension, major first: a nibble each, axis + 1, the
  * first in the lowest nibble. */
 typedef uint64_t Split;
@@ -54,7 +54,7 @@ typedef struct Type {
     int ndim;
     int64_t dim[NDIM];                    /* global sizes */
     Split split[NDIM];                    /* printed 3072/tp/dp */
-    uint8_t lo[NDIM], hi[NDIM];           /* neighbours' rows a part also holds */
+    uint8_t lo[NDIM], hi[NDIM];           /* neighbours' rows held as well */
     Axes partial;                         /* still to be folded over these, */
     Fold fold;                            /* so: +a sum, ^a max, ~a lse */
 } Type;
@@ -103,7 +103,7 @@ typedef struct Node {
 
 typedef enum Phase { PHASE_TENSOR, PHASE_LOCAL, PHASE_SCHED, PHASE_ANY } Phase;
 
-typedef struct Set { Ref leaf, value; } Set;            /* leaf = value at the end */
+typedef struct Set { Ref leaf, value; } Set;  /* leaf = value at the end */
 typedef struct Out { const char *name; Ref ref; } Out;  /* return name=value */
 
 typedef struct Graph {

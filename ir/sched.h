@@ -19,9 +19,9 @@ typedef struct Buf {
     Space space;
     int64_t at, size, stride;             /* bytes; -1 at: not placed yet */
     int slots;
-    int64_t *place;                       /* of each slot; NULL: at even steps */
+    int64_t *place;                       /* of each slot; NULL: even steps */
     Ref root;                             /* alias of that node's bytes, */
-    int64_t off;                          /* at this offset; root == self: none */
+    int64_t off;                          /* at this offset; root self: none */
     uint32_t born, dies;                  /* steps of the order */
 } Buf;
 
@@ -36,7 +36,7 @@ typedef struct Step {
     int turn;                             /* row-major over the time axes */
     int stream;                           /* 0 computes, 1 communicates */
     int event;                            /* that it sets when done; -1 */
-    int64_t scratch_at;                   /* in ARENA, if the launch wants any */
+    int64_t scratch_at;                   /* in ARENA, if it wants any */
     uint32_t nwait;
     int *wait;
 } Step;

@@ -73,7 +73,8 @@ static Axes pending(const Sig *s, const Graph *g, Op op, const Ref *in,
     if (!t->partial)
         return 0;
     bool variadic = ops[op].arity < 0;
-    if (t->fold != FOLD_SUM || !op_linear(op, variadic ? 0 : i, variadic ? 0 : i))
+    int me = variadic ? 0 : i;
+    if (t->fold != FOLD_SUM || !op_linear(op, me, me))
         err(loc, "%s: operand %d is still to be folded over the mesh, and this "
             "op wants it whole", ops[op].name, i + 1);
     for (int k = 0; k < s->nop; k++) {
@@ -81,7 +82,8 @@ static Axes pending(const Sig *s, const Graph *g, Op op, const Ref *in,
             continue;
         const Type *u = &g->node[in[k]].type;
         bool together = variadic || op_linear(op, i, k);
-        if (together ? u->partial != t->partial : (type_axes(u) & t->partial) != 0)
+        if (together ? u->partial != t->partial
+                     : (type_axes(u) & t->partial) != 0)
             err(loc, "%s: operands %d and %d owe different sums",
                 ops[op].name, i + 1, k + 1);
     }
@@ -109,7 +111,8 @@ static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
         if (first >= 0 && t != g->node[in[first]].type.dtype)
             err(loc, "%s: operand %d is %s and operand %d is %s; cast one",
                 ops[op].name, first + 1,
-                dtype_name(g->node[in[first]].type.dtype), i + 1, dtype_name(t));
+                dtype_name(g->node[in[first]].type.dtype), i + 1,
+                dtype_name(t));
         if (first < 0)
             first = i;
     }

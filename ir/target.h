@@ -5,7 +5,11 @@
 
 #include "ir/sched.h"
 
-typedef struct Level { const char *name; int fanout; double bandwidth, latency; } Level;
+typedef struct Level {
+    const char *name;
+    int fanout;
+    double bandwidth, latency;
+} Level;
 enum { NLEVEL = 4 };
 
 typedef struct Cluster {

@@ -34,7 +34,7 @@ typedef struct Fuse {
     const Target *target;
     Kind *kind;                           /* by node */
     bool *kept, *read;                    /* set or returned; by any node */
-    bool *again;                          /* free to readers of later segments */
+    bool *again;                          /* free to later segments' readers */
     Ref *large;                           /* what it is met again from; NONE */
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */

@@ -8,7 +8,11 @@
 #include "ir/target.h"
 
 /* The sharding of one leaf: splits in the plan's own mesh. */
-typedef struct LeafPlan { const char *name; int ndim; Split split[NDIM]; } LeafPlan;
+typedef struct LeafPlan {
+    const char *name;
+    int ndim;
+    Split split[NDIM];
+} LeafPlan;
 
 typedef struct Plan {
     Mesh mesh;
@@ -69,7 +73,7 @@ Graph *graph_dce(const Graph *, Job *);
 /* How well a graph before `fuse` is fused.  The job needs its scratch. */
 typedef struct Fusion {
     int nodes, launches;                  /* pointwise and folds; kernels */
-    int64_t bytes, compulsory;            /* that kernels move; that they must */
+    int64_t bytes, compulsory;            /* kernels move; they must */
 } Fusion;
 Fusion fuse_figures(const Graph *, Job *);
 /* Edges between kernels that were not fused, and why: a line each. */

@@ -1,4 +1,4 @@
-/* run.c -- the pass manager: phase, time, verify, print, for every pass alike. */
+/* run.c -- the pass manager: phase, time, verify, print, for all alike. */
 #include "passes/pass.h"
 #include <stdlib.h>
 #include <time.h>

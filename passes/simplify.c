@@ -252,7 +252,8 @@ static void copy_live(Copy *c, Ref r)
             continue;
         Type t = c->in->node[x].type;
         t.partial = 0, t.fold = FOLD_SUM;
-        c->map[x] = emit_typed(c->out, OP_const, NULL, t, NULL, 0, NULL, n->loc);
+        c->map[x] = emit_typed(c->out, OP_const, NULL, t, NULL, 0, NULL,
+                               n->loc);
     }
     copy_node(c, r);
 }

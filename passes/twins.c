@@ -135,7 +135,7 @@ static uint32_t uses_inside(const Twins *t, const Body *b, Ref r)
     return n;
 }
 
-enum { BODY = 96 };                       /* nodes; a longer one is left alone */
+enum { BODY = 96 };                       /* nodes; longer ones are left */
 
 /* One number for what the body does, lengths aside; 0 when it is not
  * pointwise throughout, or not of the update. */
@@ -220,7 +220,8 @@ int twins_label(const Graph *g, Arena *scratch, int bucket, int *of)
             p[n++] = (Pick){ t.body[k].hash, t.body[k].level, k };
     qsort(p, (size_t)n, sizeof *p, pick_order);
     for (int i = 0, k; i < n; i = k) {
-        for (k = i; k < n && p[k].hash == p[i].hash && p[k].level == p[i].level;)
+        k = i;
+        while (k < n && p[k].hash == p[i].hash && p[k].level == p[i].level)
             k++;
         if (k - i > 1)
             label(&t, p + i, k - i, bucket++, of);

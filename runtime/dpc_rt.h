@@ -35,7 +35,7 @@ typedef enum DpcAxisKind { DPC_SPACE, DPC_STAGE, DPC_TIME } DpcAxisKind;
 typedef struct DpcAxis {
     const char *name;
     int32_t size;
-    uint8_t kind;                         /* ranks, roles, or turns of one rank */
+    uint8_t kind;                         /* ranks, roles, or turns of one */
 } DpcAxis;
 
 typedef enum DpcSpace {
@@ -89,7 +89,7 @@ typedef void DpcKernelFn(void *const *p, const DpcEnv *env);
 
 typedef struct DpcKernel {
     const char *name;                     /* k_<hash of its text> */
-    DpcKernelFn *fn;                      /* NULL in a unit for another target */
+    DpcKernelFn *fn;                      /* NULL: a unit for another target */
 } DpcKernel;
 
 /* c[batch, m, n] (+)= sum over k of a[batch, m, k] * b[batch, k, n];
@@ -141,8 +141,8 @@ typedef enum DpcStepKind {
                                              env.scratch, if it wants any */
     DPC_STEP_DOT,                         /* args a, b, c, scratch */
     DPC_STEP_CONV,                        /* args in, in, out, scratch */
-    DPC_STEP_PACK,                        /* call: conv; args row-major w, packed */
-    DPC_STEP_UNPACK,                      /* call: conv; args packed dw, row-major */
+    DPC_STEP_PACK,                        /* call: conv; args w, packed */
+    DPC_STEP_UNPACK,                      /* call: conv; args packed, dw */
     DPC_STEP_COLL,                        /* calls call, call + 1, ...: args in,
                                              out of each member */
     DPC_STEP_COPY,                        /* args from, to: same bytes */
@@ -154,7 +154,7 @@ typedef enum DpcStepKind {
 typedef struct DpcPos { DpcSplit split; int64_t extent; } DpcPos;
 
 typedef struct DpcStep {
-    uint8_t kind, stream;                 /* stream 0 computes, 1 communicates */
+    uint8_t kind, stream;                 /* 0 computes, 1 communicates */
     uint16_t turn;                        /* of the time axes, row-major */
     uint32_t node;                        /* program.node: for messages */
     uint32_t call;                        /* index by kind */
@@ -204,7 +204,7 @@ typedef struct DpcUnit {
     const DpcColl *coll;
     const DpcRun *run;
     int64_t leaves;                       /* bytes of DPC_LEAVES on each rank */
-    const char *meta;                     /* JSON of the model: captions, data */
+    const char *meta;                     /* JSON: captions, data */
 } DpcUnit;
 
 /* ---- 2. functions ---- */

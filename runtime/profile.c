@@ -3,9 +3,9 @@
  * Each step keeps its last RUNS durations, so that the first runs, which
  * fault pages in and fill caches, leave the window.  A median does not mind a
  * neighbour who takes the machine for a moment; on a busy machine the least,
- * and the seconds that all threads together computed, say more.  Bytes are those of the
- * operands, flops those of products and convolutions: with the seconds they
- * say how far a step is from what memory and cores can do. */
+ * and the seconds that all threads together computed, say more.  Bytes are
+ * those of the operands, flops those of products and convolutions: with the
+ * seconds they say how far a step is from what memory and cores can do. */
 #include "runtime/profile.h"
 
 #include <errno.h>
