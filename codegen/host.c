@@ -323,12 +323,7 @@ static void partials(Text *t, const Kernel *k, const int *at, int n, int depth)
     int64_t lanes = k->lane < 0 ? 1 : k->extent[k->lane];
     text_indent(t, depth);
     text_add(t, "float *DPC_RESTRICT acc = (float *)DPC_ENV.scratch + (");
-    for (int i = 0; i < n; i++)
-        text_add(t, "(");
-    text_add(t, "0");
-    for (int i = 0; i < n; i++)
-        text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[at[i]]],
-                 at[i]);
+    host_place(t, k, at, n);
     text_add(t, ") * %lldL;\n",
              (long long)(k->chunks * kernel_folds(k) * lanes));
 }

@@ -127,6 +127,10 @@ Op op_find(const char *);                 /* OP_COUNT if there is none */
 /* Operands i and k stand in one lin group; i == k: i stands in some group. */
 bool op_linear(Op, int i, int k);
 bool op_has_key(Op, const char *key);
+/* One loop over the elements of operands and result, all of one shape. */
+bool op_pointwise(Op);
+/* A leaf that the world outside knows by its name: no const, iota, random. */
+bool op_public(Op);
 /* Is only the shape of operand i read? */
 bool op_unread(Op, int i);
 const char *dtype_name(DType);            /* "bf16" */

@@ -44,6 +44,18 @@ static unsigned find_unread(const char *sig)
     return set;
 }
 
+bool op_pointwise(Op op)
+{
+    return ops[op].family == FAMILY_nest && ops[op].arity > 0
+        && strncmp(ops[op].sig, "...", 3) == 0;
+}
+
+bool op_public(Op op)
+{
+    return op == OP_input || op == OP_param || op == OP_state
+        || op == OP_scalar;
+}
+
 bool op_unread(Op op, int i)
 {
     return i < NIN && (ops[op].unread >> i & 1);

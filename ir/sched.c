@@ -13,6 +13,20 @@ bool node_is_view(const Node *n)
     return n->kernel < 0 && n->op == OP_move;
 }
 
+bool node_is_spread(const Node *n)
+{
+    return n->op == OP_move && n->attr.sig[0] == '-';
+}
+
+bool node_aligned(const Graph *g, const Node *n)
+{
+    bool same = op_pointwise(n->op);
+    for (int i = 0; same && i < n->nin; i++)
+        same = g->node[n->in[i]].layout == n->layout
+            && !node_is_view(&g->node[n->in[i]]);
+    return same;
+}
+
 int64_t buf_place(const Buf *b, int instance)
 {
     int slot = instance % b->slots;

@@ -60,6 +60,11 @@ uint32_t launch_add(Sched *, Arena *, const Ref *node, int n);
 /* A `move` that fuse left without a kernel only reads another value's bytes
  * in another way: never launched, no buffer. */
 bool node_is_view(const Node *);
+/* A number that is spread over all elements. */
+bool node_is_spread(const Node *);
+/* Does a pointwise node read each operand at the index that it writes?  Not
+ * one that lies in another order, or through a view. */
+bool node_aligned(const Graph *, const Node *);
 Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
 int64_t buf_place(const Buf *, int instance);   /* first byte of that one */
 /* At least as many as either of the next two finds: room for its answer. */

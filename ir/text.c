@@ -62,13 +62,6 @@ bool names_add(Names *t, Arena *a, const Graph *g, Ref r)
     return true;
 }
 
-/* What the world outside knows by its name. */
-static bool name_is_public(Op op)
-{
-    return op == OP_input || op == OP_param || op == OP_state
-        || op == OP_scalar;
-}
-
 /* A node whose name is taken becomes NAME.1, NAME.2, ... */
 static void name_apart(Names *t, Arena *scratch, Graph *g, Ref r)
 {
@@ -82,10 +75,10 @@ void graph_name(Graph *g)
     Arena *scratch = arena_new();
     Names t = { 0 };
     for (Ref r = 0; r < g->n; r++)
-        if (name_is_public(g->node[r].op))
+        if (op_public(g->node[r].op))
             names_add(&t, scratch, g, r);
     for (Ref r = 0; r < g->n; r++)
-        if (!name_is_public(g->node[r].op))
+        if (!op_public(g->node[r].op))
             name_apart(&t, scratch, g, r);
     arena_free(scratch);
 }

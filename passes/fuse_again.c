@@ -25,8 +25,7 @@ static bool pointwise(const Graph *g, const Node *n)
     if (n->op == OP_const)
         return !n->attr.data;
     return (n->op == OP_move && !fuse_folds(g, n))
-        || (ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0
-            && strncmp(ops[n->op].sig, "...", 3) == 0);
+        || op_pointwise(n->op);
 }
 
 static bool add_small(Chain *c, Ref r)

@@ -12,12 +12,6 @@
  * turns. */
 #include "passes/pass.h"
 
-static bool pointwise(const Node *n)
-{
-    bool nest = ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0;
-    return nest && strncmp(ops[n->op].sig, "...", 3) == 0;
-}
-
 /* Values that lie alike when one of them does: a pointwise node and its
  * operands of the same sizes; slices, pads and concatenations too. */
 static bool lies_alike(const Graph *g, Ref r, Ref x)
@@ -25,14 +19,8 @@ static bool lies_alike(const Graph *g, Ref r, Ref x)
     const Node *n = &g->node[r];
     bool index = ops[n->op].family == FAMILY_index;
     bool coll = ops[n->op].family == FAMILY_collective;
-    return (pointwise(n) || index || coll)
+    return (op_pointwise(n->op) || index || coll)
         && g->node[x].type.ndim == n->type.ndim;
-}
-
-static bool fixed_order(const Node *n)
-{
-    return n->op == OP_input || n->op == OP_param || n->op == OP_state
-        || n->op == OP_scalar;
 }
 
 static int wish(const Graph *g, Ref r, const Job *j)
@@ -51,7 +39,7 @@ static void seed(const Graph *g, int *order, const Job *j)
         for (int i = 0; w && i < 2; i++)
             if (g->node[n->in[i]].type.ndim == n->type.ndim
                 && !(i == 1 && n->op != OP_conv_dw)
-                && !fixed_order(&g->node[n->in[i]]))
+                && !op_public(g->node[n->in[i]].op))
                 order[n->in[i]] = w;
     }
 }
@@ -65,7 +53,7 @@ static void spread(const Graph *g, int *order)
     for (Ref r = g->n; r-- > 0;)
         for (int i = 0; order[r] && i < g->node[r].nin; i++) {
             Ref x = g->node[r].in[i];
-            if (lies_alike(g, r, x) && !order[x] && !fixed_order(&g->node[x]))
+            if (lies_alike(g, r, x) && !order[x] && !op_public(g->node[x].op))
                 order[x] = order[r];
         }
 }

@@ -348,15 +348,6 @@ static void own_results(Order *o)
     }
 }
 
-static bool reads_aligned(const Graph *g, const Node *n)
-{
-    bool same = ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0
-        && strncmp(ops[n->op].sig, "...", 3) == 0;
-    for (int i = 0; same && i < n->nin; i++)
-        same = g->node[n->in[i]].layout == n->layout;
-    return same;
-}
-
 /* Does the launch read the leaf, if at all, at the index that it writes?  So
  * it is when all of its nodes are pointwise, but for numbers spread out: then
  * the old value is read before the new one is written. */
@@ -365,8 +356,7 @@ static bool launch_aligned(const Order *o, const Launch *l, Ref leaf)
     bool reads = false, aligned = true;
     for (int i = 0; i < l->n; i++) {
         const Node *n = &o->g->node[l->node[i]];
-        bool spread = n->op == OP_move && n->attr.sig[0] == '-';
-        aligned &= spread || !n->nin || reads_aligned(o->g, n);
+        aligned &= node_is_spread(n) || !n->nin || node_aligned(o->g, n);
         for (int k = 0; k < n->nin; k++)
             reads |= view_root(o->g, n->in[k]) == leaf;
     }

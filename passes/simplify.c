@@ -82,9 +82,7 @@ static bool node_equal(const Node *a, const Node *b)
 
 static bool shared(const Node *n)
 {
-    bool named = ops[n->op].leaf && n->op != OP_const && n->op != OP_iota
-        && n->op != OP_random;
-    return !named && n->again == NONE;
+    return !op_public(n->op) && n->again == NONE;
 }
 
 /* The node like the last one of g that came before it, or NONE; the last one

@@ -82,23 +82,6 @@ static int level_of(Twins *t, Ref r)
 
 /* ---- bodies ---- */
 
-/* A number that is spread over all elements. */
-static bool is_spread(const Graph *g, const Node *n)
-{
-    return n->op == OP_move && n->attr.sig[0] == '-'
-        && g->node[n->in[0]].type.ndim == 0;
-}
-
-static bool is_pointwise(const Graph *g, const Node *n)
-{
-    bool same = ops[n->op].family == FAMILY_nest && ops[n->op].arity > 0
-        && strncmp(ops[n->op].sig, "...", 3) == 0;
-    for (int i = 0; same && i < n->nin; i++)
-        same = g->node[n->in[i]].layout == n->layout
-            && !node_is_view(&g->node[n->in[i]]);
-    return same;
-}
-
 static bool is_fill(const Node *n)
 {
     return n->op == OP_const && n->attr.ndata == 0;
@@ -151,7 +134,7 @@ static uint64_t body_hash(Twins *t, const Body *b)
         const Node *n = &g->node[b->node[i]];
         bool scalar = n->type.ndim == 0;
         if (n->segment != UPDATE || n->loop || n->layout
-            || !(is_pointwise(g, n) || is_spread(g, n) || is_fill(n)))
+            || !(node_aligned(g, n) || node_is_spread(n) || is_fill(n)))
             return 0;
         h = mix(mix(mix(h, n->op), n->type.dtype), scalar);
         h = mix_double(h, n->attr.value);
