@@ -25,9 +25,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Make all folders of a path but the last member; errors show later, when a
- * file is written there. */
-static void make_folders(const char *path)
+void folders_make(const char *path)
 {
     char p[4096];
     snprintf(p, sizeof p, "%s", path);
@@ -41,7 +39,7 @@ static void make_folders(const char *path)
 
 void file_write(const char *path, const void *data, size_t n)
 {
-    make_folders(path);
+    folders_make(path);
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(data, 1, n, f) == n;
     ok = f && fclose(f) == 0 && ok;
@@ -119,7 +117,7 @@ static bool cache_take(const char *entry, const char *to)
 static void cache_store(Arena *a, const char *entry, const char *x, size_t n,
                         mode_t mode)
 {
-    make_folders(entry);
+    folders_make(entry);
     char *tmp = fmt(a, "%s.%d", entry, (int)getpid());
     if (!file_make(tmp, x, n, mode) || rename(tmp, entry) != 0)
         unlink(tmp);
@@ -300,7 +298,7 @@ void cc_build(const Source *source, int n, const char *flags,
     char *whole = cache_path(a, o, binary_key(obj, n, o, a), ".bin");
     for (int i = 0; i < n; i++)
         obj[i].cached ? report->cached++ : report->compiled++;
-    make_folders(o->out);
+    folders_make(o->out);
     if (!cache_take(whole, o->out)) {
         objects_make(obj, n, command, dir, o, a);
         link_binary(obj, n, dir, o, a);
@@ -344,7 +342,7 @@ bool unit_recall(const char *input, size_t n, const UnitOptions *o, Arena *a,
     if (ok) {
         memcpy(r, x + size - tail, sizeof *r);
         r->cached += r->compiled, r->compiled = 0;
-        make_folders(o->out);
+        folders_make(o->out);
         ok = file_make(o->out, x, size - tail, mode);
         r->seconds = now() - start;
     }

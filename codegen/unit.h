@@ -110,5 +110,8 @@ typedef struct Source { const char *name, *text; } Source;   /* "k0.c" */
 void cc_build(const Source *, int n, const char *flags, const UnitOptions *,
               Arena *, UnitReport *);
 void file_write(const char *path, const void *data, size_t n);
+/* Makes all folders of a path but the last member; errors show later, when a
+ * file is written there. */
+void folders_make(const char *path);
 
 #endif

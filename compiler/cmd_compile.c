@@ -3,7 +3,6 @@
 #include "compiler/options.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 enum {
     EMIT_GRAPH = 1, EMIT_PLAN = 2, EMIT_SCHEDULE = 4, EMIT_C = 8,
@@ -59,9 +58,8 @@ static int rank_threads(const Job *j)
 static FILE *create(const Options *o, const char *name)
 {
     const char *dir = o->emit_dir ? o->emit_dir : ".";
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        err_code(5, dir, "cannot be made: %s", strerror(errno));
     const char *path = fmt(o->arena, "%s/%s", dir, name);
+    folders_make(path);
     FILE *f = fopen(path, "w");
     if (!f)
         err_code(5, path, "cannot be written: %s", strerror(errno));
