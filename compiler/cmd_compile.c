@@ -205,15 +205,14 @@ static char *input_text(const Model *m, const Plan *p, const Job *j, size_t *n)
 }
 
 /* The binary of an equal compile, at once; true when there was one. */
-static bool recalled(const Options *o, const Model *m, const Job *j,
-                     unsigned emit, const char *input, size_t n)
+static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
+                     const char *input, size_t n)
 {
     UnitReport r;
-    UnitOptions u = unit_options(o, m, j, emit);
     if (emit != EMIT_BIN || o->after || o->time_passes
-        || !unit_recall(input, n, &u, o->arena, &r))
+        || !unit_recall(input, n, u, o->arena, &r))
         return false;
-    report_print(o, &u, &r);
+    report_print(o, u, &r);
     return true;
 }
 
@@ -227,9 +226,11 @@ int cmd_compile(const Options *o)
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");
     job.print_after = o->after;
+    UnitOptions u = unit_options(o, m, &job, emit);
     size_t n = 0;
-    char *input = input_text(m, plan, &job, &n);
-    if (recalled(o, m, &job, emit, input, n)) {
+    bool cached = u.out && u.cache;
+    char *input = cached ? input_text(m, plan, &job, &n) : NULL;
+    if (cached && recalled(o, &u, emit, input, n)) {
         free(input);
         return 0;
     }
@@ -244,13 +245,12 @@ int cmd_compile(const Options *o)
         if (emit & EMIT_SCHEDULE)
             graph_write(o, m, done[i], "schedule");
     }
-    UnitOptions u = unit_options(o, m, &job, emit);
     UnitReport r;
     if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
         unit_build(done, m->nentry, &u, o->arena, &r);
         report_print(o, &u, &r);
     }
-    if (u.out && u.cache)
+    if (cached)
         unit_remember(input, n, &u, o->arena, &r);
     free(input);
     return 0;
