@@ -6,6 +6,7 @@ Model *model_open(const Options *o)
 {
     ModelOptions m = {
         .home = o->home, .define = o->define.at, .ndefine = o->define.n,
+        .config = o->config,
         .memory = o->lua_memory << 20, .instructions = o->lua_limit,
     };
     return model_load(o->file[0], &m, o->arena);

@@ -9,6 +9,7 @@ typedef struct ModelOptions {
     const char *home;                     /* folder that holds dpc's models/ */
     const char *const *define;            /* -D: "name=value" */
     int ndefine;
+    const char *config;                   /* a JSON file, for dpc.config */
     int64_t memory;                       /* bytes Lua may hold; 0: 512 MiB */
     double instructions;                  /* that Lua may run; 0: 2e9 */
 } ModelOptions;

@@ -45,6 +45,8 @@ typedef struct Front {
     const char *const *define;
     int ndefine;
     bool *used;                           /* a -D that some option read */
+    const char *config;                   /* --config; NULL */
+    bool config_read;
     /* limits */
     size_t bytes, cap;                    /* held by Lua */
     double steps, limit;                  /* instructions run */
@@ -60,6 +62,9 @@ void sandbox_strings(lua_State *);        /* env on top: string, table, pairs */
 /* Push the text's function; err where it is no Lua. */
 void sandbox_load(lua_State *, const char *name, const char *path,
                   bool library);
+/* All of a file, and its bytes; err where it cannot be read. */
+const char *sandbox_read(Front *, const char *path, const char *name,
+                         size_t *size);
 /* Call as lua_call does; err with what it raised. */
 void sandbox_call(lua_State *, int nargs, int nresults);
 int sandbox_tostring(lua_State *);        /* no addresses */
@@ -103,8 +108,9 @@ Ref leaf_node(lua_State *, const UnitLeaf *);     /* in this entry */
 void leaf_init_all(lua_State *);
 DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
 
-/* ---- lua_json.c ---- */
+/* ---- lua_config.c, lua_json.c ---- */
 
+void config_open(lua_State *);            /* into the table dpc, on top */
 const char *json_text(lua_State *, int i, Arena *);
 
 #endif

@@ -482,6 +482,9 @@ static int dpc_option(lua_State *L)
 
 static int dpc_fail(lua_State *L)
 {
+    if (lua_isstring(L, 2))
+        fail_at(L, intern(front_of(L)->a, lua_tostring(L, 2)), "%s",
+                luaL_checkstring(L, 1));
     fail(L, "%s", luaL_checkstring(L, 1));
 }
 

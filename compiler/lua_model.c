@@ -301,6 +301,9 @@ static int model_run(lua_State *L)
     lua_getfield(L, 1, "meta");
     m->meta = lua_isnil(L, -1) ? "{}" : json_text(L, -1, f->a);
     defines_check(L);
+    if (f->config && !f->config_read)
+        fail_at(L, m->path, "--config %s: the model reads no dpc.config",
+                f->config);
     return 0;
 }
 
@@ -335,11 +338,13 @@ Model *model_load(const char *path, const ModelOptions *o, Arena *a)
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .model = m, .home = o->home, .dir = folder(a, path),
                   .scope = "", .define = o->define, .ndefine = o->ndefine,
+                  .config = o->config,
                   .cap = (size_t)o->memory, .limit = o->instructions };
     f->used = alloc(a, (size_t)o->ndefine + 1);
     lua_State *L = sandbox_new(f);
     value_open(L);
     leaf_open(L);
+    config_open(L);
     lua_setglobal(L, "dpc");
     lua_pushcfunction(L, model_run);
     sandbox_load(L, m->path, m->path, false);

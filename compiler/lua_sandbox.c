@@ -175,8 +175,8 @@ static bool below(const char *path, const char *dir)
     return strncmp(path, dir, n) == 0 && path[n] == '/';
 }
 
-static const char *read_all(Front *f, const char *path, const char *name,
-                            size_t *size)
+const char *sandbox_read(Front *f, const char *path, const char *name,
+                         size_t *size)
 {
     struct stat st;
     FILE *in = fopen(path, "rb");
@@ -198,7 +198,7 @@ void sandbox_load(lua_State *L, const char *name, const char *path,
 {
     Front *f = front_of(L);
     size_t size;
-    const char *text = read_all(f, path, name, &size);
+    const char *text = sandbox_read(f, path, name, &size);
     GROW(f->a, f->source, f->nsource, f->sourcecap);
     f->source[f->nsource++] = (Source){ name, path, is_library };
     if (size && text[0] == LUA_SIGNATURE[0])
