@@ -285,15 +285,6 @@ Value build_load(Build *b, Member *m, int i)
     return v;
 }
 
-static Atoms affine_atoms(const Affine *a)
-{
-    Atoms s = 0;
-    for (int i = 0; i < KATOM; i++)
-        if (a->coef[i])
-            s |= 1u << i;
-    return s;
-}
-
 static bool guards_equal(const Value *a, const Value *b)
 {
     if (a->nguard != b->nguard || a->nquot != b->nquot)

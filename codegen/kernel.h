@@ -158,6 +158,8 @@ void *nvrtc_compile(Arena *, const char *text, const char *arch,
 
 /* ---- between the files of kernel ---- */
 
+Atoms affine_atoms(const Affine *);       /* those with a coefficient */
+
 enum { BATOM = 512 };                     /* atoms while they are unified */
 
 typedef struct Dims {                     /* dims of a result as atoms */
