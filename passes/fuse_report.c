@@ -112,16 +112,18 @@ static bool leaves(const Levels *l, Ref r)
     return f->kept[r];
 }
 
-static int64_t bytes_moved(const Levels *l)
+/* Bytes that kernels move of each value: one write, if it leaves, and a read
+ * for each kernel elsewhere. */
+static int64_t *bytes_moved(const Levels *l)
 {
     Fuse *f = l->f;
+    int64_t *moved = alloc(f->arena, (f->g->n + 1) * sizeof *moved);
     Read *read = NULL;
     uint32_t n = 0, cap = 0;
-    int64_t bytes = 0;
     for (Ref r = 0; r < f->g->n; r++) {
         if (f->kind[r] != PLAIN)
             continue;
-        bytes += leaves(l, r) ? bytes_of(f, r) : 0;
+        moved[r] += leaves(l, r) ? bytes_of(f, r) : 0;
         for (uint32_t i = 0; i < f->from[r].n; i++) {
             Ref x = f->from[r].at[i];
             if (f->kind[x] == PLAIN && place_of(l, x) == place_of(l, r))
@@ -134,8 +136,18 @@ static int64_t bytes_moved(const Levels *l)
         qsort(read, n, sizeof *read, by_place);
     for (uint32_t i = 0; i < n; i++)
         if (!i || by_place(&read[i - 1], &read[i]))
-            bytes += bytes_of(f, read[i].value);
-    return bytes;
+            moved[read[i].value] += bytes_of(f, read[i].value);
+    return moved;
+}
+
+static Levels levels_real(Fuse *f) { return (Levels){ .f = f }; }
+
+static Levels levels_ideal(Fuse *f)
+{
+    Levels l = { f, alloc(f->arena, (f->g->n + 1) * sizeof(int)) };
+    levels_rise(&l);
+    levels_sink(&l);
+    return l;
 }
 
 /* ---- the figures ---- */
@@ -143,17 +155,15 @@ static int64_t bytes_moved(const Levels *l)
 static Fusion figures(Fuse *f)
 {
     Fusion s = {0};
-    Levels real = { .f = f }, ideal = { .f = f };
-    ideal.level = alloc(f->arena, (f->g->n + 1) * sizeof *ideal.level);
+    Levels real = levels_real(f), ideal = levels_ideal(f);
+    int64_t *moved = bytes_moved(&real), *least = bytes_moved(&ideal);
     for (Ref r = 0; r < f->g->n; r++) {
         s.nodes += (f->kept[r] || f->read[r])
             && computes(f->g, &f->g->node[r]);
         s.launches += f->kind[r] == PLAIN && fuse_group(f, r) == (int)r;
+        s.bytes += moved[r];
+        s.compulsory += least[r];
     }
-    levels_rise(&ideal);
-    levels_sink(&ideal);
-    s.bytes = bytes_moved(&real);
-    s.compulsory = bytes_moved(&ideal);
     return s;
 }
 
@@ -164,6 +174,52 @@ Fusion fuse_figures(const Graph *g, Job *j)
 
 /* ---- the chains ---- */
 
+enum { WORTH = 500 };                     /* a line: that part of the bytes */
+
+typedef struct Surplus { Ref value; int64_t bytes; } Surplus;
+
+static int by_surplus(const void *a, const void *b)
+{
+    const Surplus *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+         : (x->value > y->value) - (x->value < y->value);
+}
+
+static void surplus_line(Fuse *f, Surplus s, FILE *to)
+{
+    List seen = {0};
+    fprintf(to, "%s: %.2f MB more than compulsory; kernels with",
+            f->g->node[s.value].name, 1e-6 * (double)s.bytes);
+    for (uint32_t i = 0; i < f->to[s.value].n; i++) {
+        Ref q = f->to[s.value].at[i], group = (Ref)fuse_group(f, q);
+        bool met = f->kind[q] != PLAIN;
+        for (uint32_t k = 0; k < seen.n && !met; k++)
+            met = seen.at[k] == group;
+        if (met)
+            continue;
+        fprintf(to, "%s %s", seen.n ? "," : "", f->g->node[q].name);
+        list_add(f->arena, &seen, group);
+    }
+    fprintf(to, "%s\n", seen.n ? " read it" : " none read it");
+}
+
+/* Values that kernels move more often than they must, worst first. */
+static void report_bytes(Fuse *f, FILE *to)
+{
+    Levels real = levels_real(f), ideal = levels_ideal(f);
+    int64_t *moved = bytes_moved(&real), *least = bytes_moved(&ideal), all = 0;
+    Surplus *s = alloc(f->arena, (f->g->n + 1) * sizeof *s);
+    int n = 0;
+    for (Ref r = 0; r < f->g->n; r++) {
+        all += least[r];
+        if (moved[r] > least[r])
+            s[n++] = (Surplus){ r, moved[r] - least[r] };
+    }
+    qsort(s, (size_t)n, sizeof *s, by_surplus);
+    for (int i = 0; i < n && s[i].bytes * WORTH >= all; i++)
+        surplus_line(f, s[i], to);
+}
+
 void fuse_report(const Graph *g, Job *j, FILE *to)
 {
     Fuse *f = fuse_run(g, j);
@@ -173,4 +229,5 @@ void fuse_report(const Graph *g, Job *j, FILE *to)
             fprintf(to, "%s -> %s: not fused: %s\n", g->node[m->from].name,
                     g->node[m->to].name, m->why);
     }
+    report_bytes(f, to);
 }
