@@ -188,8 +188,8 @@ static int by_surplus(const void *a, const void *b)
 static void surplus_line(Fuse *f, Surplus s, FILE *to)
 {
     List seen = {0};
-    fprintf(to, "%s: %.2f MB more than compulsory; kernels with",
-            f->g->node[s.value].name, 1e-6 * (double)s.bytes);
+    fprintf(to, "%s: %.1f kB more than compulsory; kernels with",
+            f->g->node[s.value].name, 1e-3 * (double)s.bytes);
     for (uint32_t i = 0; i < f->to[s.value].n; i++) {
         Ref q = f->to[s.value].at[i], group = (Ref)fuse_group(f, q);
         bool met = f->kind[q] != PLAIN;

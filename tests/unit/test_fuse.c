@@ -256,7 +256,9 @@ static void every_edge_that_stays_has_a_reason(void **state)
                 &j, f);
     fclose(f);
     assert_string_equal(text, "a -> b: not fused: they work in different "
-                        "segments\n");
+                        "segments\n"
+                        "a: 1.0 kB more than compulsory; kernels with b read "
+                        "it\n");
     free(text);
 }
 
