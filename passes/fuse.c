@@ -61,9 +61,10 @@ static void find_edges(Fuse *f)
         const Node *n = &g->node[r];
         if (f->kind[r] == FREE || f->kind[r] == VIEW)
             continue;
+        Segment reader = f->kind[r] == OWN ? SEG_NONE : n->segment;
         for (int i = 0; i < n->nin; i++)
-            through(f, n->in[i], &f->from[r],
-                    f->kind[r] == OWN ? SEG_NONE : n->segment);
+            if (!op_unread(n->op, i) || !fuse_free(f, n->in[i], reader))
+                through(f, n->in[i], &f->from[r], reader);
         for (uint32_t i = 0; i < f->from[r].n; i++)
             list_add(f->arena, &f->to[f->from[r].at[i]], r);
     }
@@ -251,13 +252,26 @@ typedef struct Write {
 
 static Ref written(Write *w, Ref r, int group, const Node *reader);
 
+/* Where an operand of which only the shape is read is: a number of that shape,
+ * which nobody computes, when it is in no memory. */
+static Ref shape_written(Write *w, Ref r)
+{
+    const Node *n = &w->f->g->node[r];
+    if (w->c.map[r] != NONE)
+        return w->c.map[r];
+    w->c.map[r] = emit_typed(w->c.out, OP_const, NULL, n->type, NULL, 0, NULL,
+                             n->loc);
+    return w->c.map[r];
+}
+
 static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
 {
     const Node *n = &w->f->g->node[r];
     Ref *in = alloc(w->f->arena, (size_t)(n->nin + 1) * sizeof *in);
     Ref was = w->c.map[r];
     for (int i = 0; i < n->nin; i++)
-        in[i] = written(w, n->in[i], group, reader);
+        in[i] = op_unread(n->op, i) ? shape_written(w, n->in[i])
+                                    : written(w, n->in[i], group, reader);
     Ref q = copy_node_in(&w->c, r, in, n->nin);
     Node *m = &w->c.out->node[q];
     m->layout = n->layout;

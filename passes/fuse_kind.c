@@ -3,6 +3,7 @@
  * A leaf and what a library or the network does stand alone; what costs
  * nothing is copied to its readers; the others are what fuse groups. */
 #include "passes/fuse.h"
+#include <math.h>
 
 bool fuse_own(const Graph *g, const Node *n)
 {
@@ -53,6 +54,8 @@ static void want(Fuse *f, Ref r, bool *by_dot, bool *in_memory)
     bool dot = n->op == OP_dot && fuse_views_pay(f, r);
     for (int i = 0; i < n->nin; i++) {
         Ref x = n->in[i];
+        if (op_unread(n->op, i))
+            continue;
         f->read[x] = true;
         by_dot[x] |= f->kind[r] == VIEW || dot;
         in_memory[x] |= (f->kind[r] == OWN && !dot) || fuse_shifted(n, i);
@@ -81,6 +84,45 @@ static void classify(Fuse *f)
         if (own || f->kept[r] || f->read[r])
             want(f, r, by_dot, in_memory);
     }
+}
+
+/* A free node that r reads by two ways, through free nodes; NONE.  Equal
+ * nodes are one by now, so the ways differ. */
+static Ref met_twice(Fuse *f, Ref r, uint32_t stamp)
+{
+    const Node *n = &f->g->node[r];
+    Ref found = NONE;
+    for (int i = 0; i < n->nin && found == NONE; i++) {
+        Ref x = n->in[i];
+        if ((f->kind[x] != FREE && f->kind[x] != VIEW)
+            || !f->g->node[x].nin)
+            continue;
+        if (f->mark[x] == stamp && f->map[x] != r)
+            return x;
+        if (f->mark[x] == stamp)
+            continue;
+        f->mark[x] = stamp, f->map[x] = r;
+        found = met_twice(f, x, stamp);
+    }
+    return found;
+}
+
+/* A kernel copies a free node once, and reads it at one place: where a node
+ * wants it at two, as x and its transpose, it has to be in memory.  False
+ * when none is like that. */
+static bool settle(Fuse *f)
+{
+    bool moved = false;
+    for (Ref r = 0; r < f->g->n; r++) {
+        List one = { &r, 1, 1 };
+        const char *why;
+        Ref x = f->kind[r] != PLAIN ? NONE
+              : met_twice(f, r, ++f->question);
+        if (x == NONE || f->kept[x] || !isinf(fuse_cost(f, &one, &why)))
+            continue;
+        moved = f->kept[x] = true;
+    }
+    return moved;
 }
 
 bool fuse_free(const Fuse *f, Ref r, Segment reader)
@@ -126,7 +168,10 @@ Fuse *fuse_new(const Graph *in, Job *j)
 
 void fuse_sort(Fuse *f)
 {
-    classify(f);
+    do {
+        memset(f->read, 0, f->g->n * sizeof *f->read);
+        classify(f);
+    } while (settle(f));
     fuse_again(f);
 }
 
