@@ -162,6 +162,28 @@ function nn.gelu(x)
   return x * ((x * 2 ^ -0.5):erf() + 1) * 0.5
 end
 
+-- Its two approximations: by tanh, and x sigmoid(1.702 x).
+function nn.gelu_tanh(x)
+  return x * (((x + x * x * x * 0.044715) * (2 / math.pi) ^ 0.5):tanh() + 1)
+      * 0.5
+end
+function nn.quick_gelu(x) return x * (x * 1.702):sigmoid() end
+
+-- x where it is above 0, else slope x (slope: 0.1).
+function nn.leaky_relu(x, slope)
+  return x:step():where(x, x * (slope or 0.1))
+end
+
+-- Into low .. high, numbers or values; no gradient from outside.
+function nn.clamp(x, low, high)
+  return x:maximum(low):minimum(high)
+end
+
+-- y forwards, the gradient of x backwards (Bengio et al. 2013).
+function nn.straight_through(x, y)
+  return x + (y - x):stop()
+end
+
 -- Over the last dimension; the largest is taken off first, so that nothing
 -- overflows.  No gradient flows through it: the result does not depend on it.
 local function shifted(x)
@@ -186,6 +208,31 @@ function nn.log_softmax(x)
   return y - nn.like(sum:log(), row .. "->" .. all, x)
 end
 
+-- log of the sum of e to the x over the last dimension: [..., c] -> [...].
+function nn.log_sum_exp(x)
+  local all = letters("a", #x:dims())
+  local row = all:sub(1, -2)
+  local top = x:max(all .. "->" .. row):stop()             -- [...]
+  local sum = (x - nn.like(top, row .. "->" .. all, x)):exp()
+      :move(all .. "->" .. row)                            -- [...]
+  return sum:log() + top
+end
+
+-- Softmax over the last dimension where mask is 1, 0 elsewhere; mask
+-- broadcasts to x.  A row without a 1 is even.
+function nn.masked_softmax(x, mask)
+  return nn.softmax(mask:where(x, -3.4e38))
+end
+
+-- x / max(|x|, 1e-12) over the last dimension; a row of zeros stays, and has
+-- a gradient.
+function nn.l2_norm(x)
+  local all = letters("a", #x:dims())
+  local row = all:sub(1, -2)
+  local square = (x * x):move(all .. "->" .. row)          -- [...]
+  return x * nn.like(square:maximum(1e-24):rsqrt(), row .. "->" .. all, x)
+end
+
 -- x / |x| over the last dimension.
 function nn.unit(x)
   local all = letters("a", #x:dims())
@@ -199,6 +246,16 @@ end
 function nn.dropout(x, p)
   local u = dpc.random("uniform", x:dims())                -- like x
   return x * u:lt(1 - p) / (1 - p)
+end
+
+-- f32 dims: 1 with probability p, else 0.
+function nn.bernoulli(p, dims)
+  return dpc.random("uniform", dims):lt(p)
+end
+
+-- f32 dims: whole numbers 0..n-1, each as likely as the others.
+function nn.random_int(n, dims)
+  return (dpc.random("uniform", dims) * n):floor()
 end
 
 ---- layers with weights ----
@@ -236,6 +293,27 @@ function nn.conv2d(name, x, out, size, o)
                         o.init or nn.lecun(c * size * size))
     local y = x:conv(w, { stride = o.stride or 1,
                           pad = o.pad or size // 2 })     -- [b, out, h', w']
+    if o.bias == false then
+      return y
+    end
+    return y + nn.like(nn.weight("b", { out }), "o->bohw", y)
+  end)
+end
+
+-- Its adjoint: x [b, c, h, w] with filters w [c, out, size, size] -> [b, out,
+-- h', w'], h' = (h - 1) stride - 2 pad + size.  stride (2), pad, bias=false.
+function nn.conv_transpose2d(name, x, out, size, o)
+  o = o or {}
+  local dims, stride, pad = x:dims(), o.stride or 2, o.pad or 0
+  local c = dims[2]
+  for d = 3, 4 do
+    dims[d] = (dims[d] - 1) * stride - 2 * pad + size
+  end
+  dims[2] = out
+  return dpc.scope(name, function()
+    local w = nn.weight("w", { c, out, size, size },
+                        o.init or nn.lecun(c * size * size))
+    local y = x:conv_dx(w, dpc.const(0, dims), { stride = stride, pad = pad })
     if o.bias == false then
       return y
     end

@@ -58,6 +58,15 @@ local function attention(law)
       far(first("a", z, { mask = mask }), first("a", z + 1, { mask = mask }))
 end
 
+-- A transposed convolution is the adjoint of a convolution.
+local function windows(law)
+  local x, y = normal(2, 3, 8, 8), normal(2, 5, 4, 4)
+  local up = nn.conv_transpose2d("up", y, 3, 4, { pad = 1, bias = false })
+  local down = x:conv(dpc.leaf("up.w"), { stride = 2, pad = 1 })
+  law.transposed_is_adjoint = far((up * x):move("abcd->"),
+                                  (down * y):move("abcd->")) / 100
+end
+
 ---- diffusion ----
 
 -- A network that knows x0 leads every sampler to it.
@@ -120,6 +129,7 @@ local function laws()
   local law = {}
   layers(law)
   attention(law)
+  windows(law)
   samplers(law)
   captions(law)
   return law

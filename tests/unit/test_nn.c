@@ -146,11 +146,10 @@ static double value(const World *w, const char *leaf, int i)
 
 /* ---- laws ---- */
 
-static void each_law_of_the_library_holds(void **state)
+static void laws_hold(const char *path)
 {
     World w;
-    (void)state;
-    world_open(&w, "tests/models/laws.lua", NULL);
+    world_open(&w, path, NULL);
     Graph *g = entry(&w, "laws");
     Eval *e = run(&w, g, 3);
     assert_in_range(g->nout, 30, 100);
@@ -161,6 +160,18 @@ static void each_law_of_the_library_holds(void **state)
     }
     eval_free(e);
     arena_free(w.a);
+}
+
+static void each_law_of_the_library_holds(void **state)
+{
+    (void)state;
+    laws_hold("tests/models/laws.lua");
+}
+
+static void each_law_along_a_dimension_holds(void **state)
+{
+    (void)state;
+    laws_hold("tests/models/along_laws.lua");
 }
 
 /* ---- AdamW, by hand ---- */
@@ -325,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_law_of_the_library_holds),
+        cmocka_unit_test(each_law_along_a_dimension_holds),
         cmocka_unit_test(adamw_equals_its_definition_for_six_steps),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(gradients_of_the_mlp_equal_differences),
