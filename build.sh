@@ -4,6 +4,7 @@
 #   ./build.sh [build]         dpc and libdpc_rt.a into build/ (incremental)
 #   ./build.sh test [FILTER]   unit, golden and error tests
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
+#   ./build.sh parity [FILE]   models against numbers of the originals
 #   ./build.sh demo [OPTIONS]  train and measure the small demo, two ranks
 #   ./build.sh bench [FILTER]  programs of tests/bench
 #   ./build.sh layers          who includes whom; no axis names in the core
@@ -122,6 +123,27 @@ asan() {
     run_tests "$@"
 }
 
+# Case files, one or all of tests/parity; one closing line.
+parity() {
+    build >&2 || { echo '0 passed, 1 failed, 0 skipped'; return 1; }
+    pass=0 fail=0 skip=0 out=$BUILD/parity.log
+    for f in ${1:-tests/parity/*.lua}; do
+        test -f "$f" || { echo "FAIL $f: no such file"; fail=$((fail + 1))
+                          continue; }
+        "$BUILD/dpc" eval --cases "$f" > "$out" 2>&1
+        rc=$? last=$(tail -1 "$out")
+        case $last in
+        *' passed, '*' failed, '*' skipped')
+            sed '$d' "$out"
+            set -- $last
+            pass=$((pass + $1)) fail=$((fail + $3)) skip=$((skip + $5)) ;;
+        *)  cat "$out"; echo "FAIL $f (exit $rc)"; fail=$((fail + 1)) ;;
+        esac
+    done
+    echo "$pass passed, $fail failed, $skip skipped"
+    test $fail = 0
+}
+
 bench() {
     build && make_run -k -j"$JOBS" benches || return 1
     for b in "$BUILD"/tests/bench/*; do
@@ -232,7 +254,7 @@ EOF
 }
 
 case ${1:-build} in
-demo|test|asan) deps || exit 5 ;;
+demo|test|asan|parity) deps || exit 5 ;;
 esac
 libraries
 
@@ -242,6 +264,7 @@ test)    shift; run_tests "$@" ;;
 asan)    shift; asan "$@" ;;
 demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
          build && "$BUILD/dpc" demo "$@" ;;
+parity)  shift; parity "$@" ;;
 bench)   shift; bench "$@" ;;
 layers)  layers ;;
 size)    size ;;

@@ -167,6 +167,10 @@ int cmd_eval(const Options *o)
 {
     Graph *one[1], **entry = one;
     int n = 1, shown = 0;
+    if (o->cases)
+        return cmd_eval_cases(o);
+    if (!o->nfile)
+        usage("eval: MODEL.lua|FILE.ir is wanted; see dpc help eval");
     if (ends_with(o->file[0], ".lua")) {
         Model *m = model_open(o);
         entry = m->entry, n = m->nentry;

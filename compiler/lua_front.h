@@ -42,6 +42,11 @@ typedef struct Front {
     UnitLeaf *leaf;
     uint32_t nleaf, leafcap;
     int64_t nrandom;
+    const char *draws;                    /* normal draws are inputs of that
+                                             name and a number; NULL */
+    int ndraw;
+    bool filled;                          /* params are given: their init is
+                                             read by none */
     const char *const *define;
     int ndefine;
     bool *used;                           /* a -D that some option read */
@@ -96,11 +101,22 @@ Ref node_typed(lua_State *, Op, const Attr *, Type, const char *name);
 Graph *front_graph(lua_State *, const char *what);
 const char *type_show(lua_State *, const Type *);
 
+/* ---- lua_model.c ---- */
+
+/* A state for the model at `path`, with the table dpc; its Front. */
+lua_State *model_state(const char *path, const ModelOptions *, Arena *);
+void entry_begin(lua_State *, const char *name);    /* a new graph */
+/* Names of the keys of the table at i, sorted. */
+const char **names_sorted(lua_State *, int i, const char *what, int *n);
+/* The values of the table on top, popped, become outs of the graph. */
+void outs_read(lua_State *, const char *entry);
+
 /* ---- lua_leaf.c ---- */
 
 void leaf_open(lua_State *);              /* the table dpc, on top */
 void leaf_entry(lua_State *);             /* forget the last entry's leaves */
 Type dims_check(lua_State *, int i, DType, const char *what);
+void leaf_input_push(lua_State *, const char *name, Type);
 UnitLeaf *leaf_find(lua_State *, const char *name);       /* NULL */
 Ref leaf_node(lua_State *, const UnitLeaf *);     /* in this entry */
 /* lua_init.c: put `set LEAF = init` for every param and state into the

@@ -3,10 +3,17 @@
  * What a leaf holds before the first step is said where it is made: a
  * function of its sizes, called here; or a value, whose nodes are copied here
  * out of the entry that made it (a param read by them becomes what that param
- * starts as); or a number; or nothing: zeros. */
+ * starts as); or a number; or nothing: zeros.  Where params are given (cases
+ * of parity), only states and what keeps its definition is made. */
+#include "compiler/case.h"
 #include "compiler/lua_front.h"
 
 static Ref init_value(lua_State *L, UnitLeaf *u);
+
+static bool is_given(const Front *f, const UnitLeaf *u)
+{
+    return f->filled && u->op == OP_param && !fill_keeps(u->name);
+}
 
 /* Copy node r of another entry, and what it reads, into "init". */
 static Ref import(lua_State *L, const UnitLeaf *u, const Graph *from, Ref r,
@@ -15,8 +22,11 @@ static Ref import(lua_State *L, const UnitLeaf *u, const Graph *from, Ref r,
     if (map[r] != NONE)
         return map[r];
     const Node *n = &from->node[r];
-    if (n->op == OP_param || n->op == OP_state)
-        return map[r] = init_value(L, leaf_find(L, n->name));
+    if (n->op == OP_param || n->op == OP_state) {
+        UnitLeaf *from_leaf = leaf_find(L, n->name);
+        return map[r] = is_given(front_of(L), from_leaf)
+                      ? leaf_node(L, from_leaf) : init_value(L, from_leaf);
+    }
     if (n->op == OP_input || n->op == OP_scalar)
         fail_at(L, u->loc, "%s: the init of \"%s\" reads %s \"%s\"",
                 ops[u->op].name, u->name, ops[n->op].name, n->name);
@@ -92,7 +102,7 @@ void leaf_init_all(lua_State *L)
     Front *f = front_of(L);
     for (uint32_t i = 0; i < f->nleaf; i++) {
         UnitLeaf *u = &f->leaf[i];
-        if (u->op != OP_param && u->op != OP_state)
+        if ((u->op != OP_param && u->op != OP_state) || is_given(f, u))
             continue;
         luaL_checkstack(L, 8, "init");
         Ref r = init_value(L, u);

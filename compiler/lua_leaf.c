@@ -151,13 +151,18 @@ static void leaf_get(lua_State *L, Op op, const char *name, Type t, Attr attr)
     value_push(L, leaf_node(L, u));
 }
 
+void leaf_input_push(lua_State *L, const char *name, Type t)
+{
+    lua_pushnil(L);
+    leaf_get(L, OP_input, intern(front_of(L)->a, name), t, (Attr){ 0 });
+}
+
 static int leaf_input(lua_State *L)
 {
     const char *name = name_check(L, 1, "input");
     front_graph(L, "input");
-    Type t = dims_check(L, 2, dtype_check(L, 3, F32, "input"), "input");
-    lua_pushnil(L);
-    leaf_get(L, OP_input, name, t, (Attr){ 0 });
+    leaf_input_push(L, name, dims_check(L, 2, dtype_check(L, 3, F32, "input"),
+                                        "input"));
     return 1;
 }
 
@@ -300,6 +305,10 @@ static int leaf_random(lua_State *L)
         fail(L, "random: \"%s\" is neither \"uniform\" nor \"normal\"", dist);
     Attr attr = { .dist = intern(f->a, dist), .id = f->nrandom++ };
     Type t = dims_check(L, 2, F32, "random");
+    if (f->draws && strcmp(dist, "normal") == 0) {
+        leaf_input_push(L, fmt(f->a, "%s%d", f->draws, f->ndraw++), t);
+        return 1;
+    }
     value_push(L, node_typed(L, OP_random, &attr, t, NULL));
     return 1;
 }

@@ -11,7 +11,8 @@
 
 static void keys_check(lua_State *L, int i)
 {
-    static const char *const known[] = { "name", "entries", "runs", "meta" };
+    static const char *const known[] = { "name", "entries", "runs", "meta",
+                                         "parts" };
     Front *f = front_of(L);
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING
@@ -25,13 +26,11 @@ static void keys_check(lua_State *L, int i)
                     "mean \"%s\"?", key, near);
         if (k == COUNT(known))
             fail_at(L, f->model->path, "the model has no key \"%s\"; there "
-                    "are name, entries, runs, meta", key);
+                    "are name, entries, runs, meta, parts", key);
     }
 }
 
-/* Names of the keys of the table at i, sorted. */
-static const char **names_sorted(lua_State *L, int i, const char *what,
-                                 int *n)
+const char **names_sorted(lua_State *L, int i, const char *what, int *n)
 {
     Front *f = front_of(L);
     const char **name = NULL;
@@ -64,7 +63,7 @@ static void plain_check(lua_State *L, const char *what, const char *s)
 
 /* ---- entries ---- */
 
-static void entry_begin(lua_State *L, const char *name)
+void entry_begin(lua_State *L, const char *name)
 {
     static const Mesh one;
     Front *f = front_of(L);
@@ -85,11 +84,22 @@ static void out_add(lua_State *L, const char *entry, const char *name)
     graph_out(f->g, name, r);
 }
 
+void outs_read(lua_State *L, const char *entry)
+{
+    int n;
+    const char **out = names_sorted(L, -1, entry, &n);
+    for (int i = 0; i < n; i++) {
+        lua_getfield(L, -1, out[i]);
+        out_add(L, entry, out[i]);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
 /* Function on top, popped. */
 static void entry_trace(lua_State *L, const char *name)
 {
     Front *f = front_of(L);
-    int n;
     entry_begin(L, name);
     lua_Debug ar;
     lua_pushvalue(L, -1);
@@ -100,15 +110,10 @@ static void entry_trace(lua_State *L, const char *name)
         fail_at(L, loc, "entry \"%s\" returns %s; a table of values is wanted",
                 name, luaL_typename(L, -1));
     f->line = loc;
-    if (lua_istable(L, -1)) {
-        const char **out = names_sorted(L, -1, name, &n);
-        for (int i = 0; i < n; i++) {
-            lua_getfield(L, -1, out[i]);
-            out_add(L, name, out[i]);
-            lua_pop(L, 1);
-        }
-    }
-    lua_pop(L, 1);
+    if (lua_istable(L, -1))
+        outs_read(L, name);
+    else
+        lua_pop(L, 1);
     f->line = NULL;
     if (!f->g->nout && !f->g->nset)
         fail_at(L, loc, "entry \"%s\" returns nothing and sets nothing", name);
@@ -329,7 +334,7 @@ static void define_check(const ModelOptions *o)
             err_code(2, "dpc", "-D %s: NAME=VALUE is wanted", o->define[i]);
 }
 
-Model *model_load(const char *path, const ModelOptions *o, Arena *a)
+lua_State *model_state(const char *path, const ModelOptions *o, Arena *a)
 {
     define_check(o);
     Model *m = alloc(a, sizeof *m);
@@ -346,6 +351,13 @@ Model *model_load(const char *path, const ModelOptions *o, Arena *a)
     leaf_open(L);
     config_open(L);
     lua_setglobal(L, "dpc");
+    return L;
+}
+
+Model *model_load(const char *path, const ModelOptions *o, Arena *a)
+{
+    lua_State *L = model_state(path, o, a);
+    Model *m = front_of(L)->model;
     lua_pushcfunction(L, model_run);
     sandbox_load(L, m->path, m->path, false);
     sandbox_call(L, 1, 0);

@@ -65,6 +65,8 @@ void help_all(FILE *);
 #define COMMAND(name, ...) int cmd_##name(const Options *);
 #include "compiler/options.def"
 
+int cmd_eval_cases(const Options *);       /* dpc eval --cases */
+
 /* driver.c: what the commands that read a model share. */
 Model *model_open(const Options *);
 /* The plan that --plan or --partitioner say; one rank: an empty mesh. */

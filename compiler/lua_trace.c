@@ -1,0 +1,342 @@
+/* lua_trace.c -- a case of a case file becomes a graph.
+ *
+ * The model file and the case file run in one sandbox, so that the options of
+ * the case reach the part as the tables that they are.  What the case wants
+ * beside the part's own results (the squared distance to a target, norms of
+ * gradients, of parameters, leaves after the step) is appended to the graph
+ * as further outs: every number that a case expects is read off one out. */
+#include "compiler/case.h"
+#include "compiler/lua_front.h"
+#include <math.h>
+
+typedef struct Tracing {
+    Front *f;
+    Case *c;
+    const CaseFile *file;
+    Graph *made, *init;
+} Tracing;
+
+/* ---- words ---- */
+
+static const char *did_you_mean(Arena *a, const char *s,
+                                const char *const *have, int n)
+{
+    const char *near = near_name(s, have, n);
+    return near ? fmt(a, "; did you mean \"%s\"?", near) : "";
+}
+
+/* "a, b, c" of sorted names. */
+static const char *listing(Arena *a, const char *const *name, int n)
+{
+    Str s = { .arena = a };
+    for (int i = 0; i < n; i++)
+        str_add(&s, "%s%s", i ? ", " : "", name[i]);
+    return s.p ? s.p : "none";
+}
+
+/* ---- the call ---- */
+
+/* Push parts[c->part] of the model at i. */
+static void part_push(lua_State *L, const Tracing *t, int i)
+{
+    const Case *c = t->c;
+    if (lua_getfield(L, i, "parts") != LUA_TTABLE)
+        fail_at(L, c->loc, "case \"%s\": %s has no table \"parts\"", c->name,
+                c->model);
+    if (lua_getfield(L, -1, c->part) != LUA_TFUNCTION) {
+        int n;
+        const char **have = names_sorted(L, -2, "parts", &n);
+        const char *near = did_you_mean(t->f->a, c->part, have, n);
+        fail_at(L, c->loc, "case \"%s\": %s has no part \"%s\"%s%s", c->name,
+                c->model, c->part, *near ? near : "; there are: ",
+                *near ? "" : listing(t->f->a, have, n));
+    }
+    lua_remove(L, -2);
+}
+
+/* Push the table `key` of the case at i, or an empty one. */
+static void plain_push(lua_State *L, int i, const char *key)
+{
+    if (lua_getfield(L, i, key) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+    }
+}
+
+static void inputs_push(lua_State *L, const Case *c)
+{
+    lua_newtable(L);
+    for (uint32_t i = 0; i < c->ninput; i++) {
+        leaf_input_push(L, c->input[i].name, c->input[i].type);
+        lua_setfield(L, -2, c->input[i].name);
+    }
+}
+
+/* Model at 2, case at 3: call the part, its results become outs. */
+static void part_call(lua_State *L, Tracing *t)
+{
+    Front *f = t->f;
+    part_push(L, t, 2);
+    plain_push(L, 3, "options");
+    inputs_push(L, t->c);
+    plain_push(L, 3, "call");
+    f->draws = t->c->draws, f->ndraw = 0;
+    lua_call(L, 3, 1);
+    t->c->ndraw = f->ndraw, f->draws = NULL;
+    if (!lua_istable(L, -1))
+        fail_at(L, t->c->loc, "case \"%s\": part \"%s\" returns %s; a table of "
+                "values is wanted", t->c->name, t->c->part,
+                luaL_typename(L, -1));
+    outs_read(L, t->c->part);
+}
+
+/* ---- what is appended ---- */
+
+static Ref node1(lua_State *L, Op op, const char *sig, Ref a)
+{
+    Attr attr = { .sig = sig };
+    return node_new(L, op, &attr, &a, 1);
+}
+
+static Ref node2(lua_State *L, Op op, Ref a, Ref b)
+{
+    return node_new(L, op, NULL, (Ref[]){ a, b }, 2);
+}
+
+/* f32 [] of x: the sum of its squares. */
+static Ref square_sum(lua_State *L, Ref x)
+{
+    Front *f = front_of(L);
+    int n = f->g->node[x].type.ndim;
+    Ref y = node2(L, OP_mul, x, x);
+    return n ? node1(L, OP_move, fmt(f->g->arena, "%.*s->", n, "abcdefgh"), y)
+             : y;
+}
+
+/* Sum of n scalars, as many at once as a row takes. */
+static Ref total(lua_State *L, Ref *x, uint32_t n)
+{
+    while (n > 1) {
+        uint32_t m = 0;
+        for (uint32_t i = 0; i < n; i += NIN)
+            x[m++] = node_new(L, OP_total, NULL, x + i,
+                              n - i < NIN ? (int)(n - i) : NIN);
+        n = m;
+    }
+    return x[0];
+}
+
+/* The root of the sum of squares of n values. */
+static Ref norm(lua_State *L, const Ref *x, uint32_t n)
+{
+    Front *f = front_of(L);
+    Ref *square = alloc(f->a, (n + 1) * sizeof *square);
+    for (uint32_t i = 0; i < n; i++)
+        square[i] = square_sum(L, x[i]);
+    return node1(L, OP_sqrt, NULL, total(L, square, n));
+}
+
+static Ref out_find(const Graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->nout; i++)
+        if (strcmp(g->out[i].name, name) == 0)
+            return g->out[i].ref;
+    return NONE;
+}
+
+static Ref out_check(lua_State *L, const Tracing *t, const char *name)
+{
+    const Graph *g = t->f->g;
+    Ref r = out_find(g, name);
+    if (r != NONE)
+        return r;
+    const char **have = alloc(t->f->a, (g->nout + 1) * sizeof *have);
+    for (uint32_t i = 0; i < g->nout; i++)
+        have[i] = g->out[i].name;
+    const char *near = did_you_mean(t->f->a, name, have, (int)g->nout);
+    fail_at(L, t->c->loc, "case \"%s\": part \"%s\" gives no \"%s\"%s%s",
+            t->c->name, t->c->part, name, *near ? near : "; it gives: ",
+            *near ? "" : listing(t->f->a, have, (int)g->nout));
+}
+
+static const Node *leaf_check(lua_State *L, const Tracing *t, Op op,
+                              const char *name)
+{
+    const Graph *g = t->f->g;
+    Ref r = graph_leaf(g, name);
+    if (r != NONE && (op == OP_COUNT || g->node[r].op == op))
+        return &g->node[r];
+    const char **have = alloc(t->f->a, (g->n + 1) * sizeof *have);
+    int n = 0;
+    for (Ref k = 0; k < g->n; k++)
+        if (op == OP_COUNT ? op_public(g->node[k].op) : g->node[k].op == op)
+            have[n++] = g->node[k].name;
+    fail_at(L, t->c->loc, "case \"%s\": part \"%s\" has no %s \"%s\"%s",
+            t->c->name, t->c->part, op == OP_COUNT ? "leaf" : ops[op].name,
+            name, did_you_mean(t->f->a, name, have, n));
+}
+
+/* mean((out - target)^2) */
+static Ref mse_new(lua_State *L, const Tracing *t)
+{
+    Front *f = t->f;
+    Ref out = out_check(L, t, "out");
+    Type type = f->g->node[out].type, scalar = { .dtype = F32 };
+    Ref target = graph_leaf(f->g, "target");
+    if (target == NONE) {
+        leaf_input_push(L, "target", type);
+        target = value_check(L, -1, "target");
+        lua_pop(L, 1);
+    }
+    Ref sum = square_sum(L, node2(L, OP_sub, out, target));
+    Attr attr = { .value = 1 / (double)type_volume(&type) };
+    return node2(L, OP_mul, sum, node_typed(L, OP_const, &attr, scalar, NULL));
+}
+
+/* What gradients are of: the part's loss, else the distance to the target. */
+static Ref loss_of(lua_State *L, const Tracing *t)
+{
+    Ref loss = out_find(t->f->g, "loss");
+    return loss != NONE ? loss : out_check(L, t, "mse");
+}
+
+static Ref grad_of(lua_State *L, const Tracing *t, Ref wrt)
+{
+    return node2(L, OP_grad, loss_of(L, t), wrt);
+}
+
+static Ref grads_norm(lua_State *L, Tracing *t)
+{
+    Front *f = t->f;
+    uint32_t n = f->nparam;
+    if (!n)
+        fail_at(L, t->c->loc, "case \"%s\": gradL2: part \"%s\" has no "
+                "trainable param", t->c->name, t->c->part);
+    Ref *grad = alloc(f->a, n * sizeof *grad);
+    for (uint32_t i = 0; i < n; i++)
+        grad[i] = grad_of(L, t, f->param[i]);
+    return norm(L, grad, n);
+}
+
+/* A leaf after the step. */
+static Ref leaf_after(const Graph *g, Ref leaf)
+{
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].leaf == leaf)
+            return g->set[i].value;
+    return leaf;
+}
+
+/* The norm of all trainable params after the step, or of all states below a
+ * prefix. */
+static Ref leaves_norm(lua_State *L, const Tracing *t, const char *prefix)
+{
+    Front *f = t->f;
+    bool params = strcmp(prefix, "params") == 0;
+    Ref *x = alloc(f->a, (f->g->n + 1) * sizeof *x);
+    size_t size = strlen(prefix);
+    uint32_t n = 0, end = f->g->n;
+    for (Ref r = 0; r < end; r++) {
+        const Node *k = &f->g->node[r];
+        if (params ? k->op == OP_param && !k->attr.frozen
+            : k->op == OP_state && strncmp(k->name, prefix, size) == 0 &&
+              k->name[size] == '.')
+            x[n++] = leaf_after(f->g, r);
+    }
+    if (!n)
+        fail_at(L, t->c->loc, "case \"%s\": norm: no state below \"%s\"",
+                t->c->name, prefix);
+    return norm(L, x, n);
+}
+
+static const char *behind(const char *s, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(s, prefix, n) == 0 ? s + n : NULL;
+}
+
+/* The value of out `of`, which the part does not give itself. */
+static Ref want_new(lua_State *L, Tracing *t, const char *of)
+{
+    Front *f = t->f;
+    const char *name;
+    if (strcmp(of, "mse") == 0)
+        return mse_new(L, t);
+    if (strcmp(of, "gradL2") == 0)
+        return grads_norm(L, t);
+    if ((name = behind(of, "norm.")))
+        return leaves_norm(L, t, name);
+    if ((name = behind(of, "leaves.")))
+        return leaf_after(f->g, (Ref)(leaf_check(L, t, OP_COUNT, name)
+                                      - f->g->node));
+    bool input = (name = behind(of, "input_grads."));
+    if (!input && !(name = behind(of, "grads.")))
+        return out_check(L, t, of);
+    const Node *n = leaf_check(L, t, input ? OP_input : OP_param, name);
+    Ref g = grad_of(L, t, (Ref)(n - f->g->node));
+    return norm(L, &g, 1);
+}
+
+static void wants_append(lua_State *L, Tracing *t)
+{
+    Front *f = t->f;
+    const Case *c = t->c;
+    f->line = c->loc;
+    if (c->mse)
+        graph_out(f->g, "mse", mse_new(L, t));
+    for (uint32_t i = 0; i < c->nwant; i++) {
+        const Want *w = &c->want[i];
+        if (w->kind != WANT_COUNT && out_find(f->g, w->of) == NONE)
+            graph_out(f->g, w->of, want_new(L, t, w->of));
+        else if (w->kind == WANT_LOSS || w->kind == WANT_NORM) {
+            const Type *type = &f->g->node[out_find(f->g, w->of)].type;
+            if (type_volume(type) != 1)
+                fail_at(L, c->loc, "case \"%s\": \"%s\" is %s; one number is "
+                        "expected", c->name, w->of, type_show(L, type));
+        }
+    }
+    for (uint32_t i = 0; i < c->nleaf; i++)
+        leaf_check(L, t, OP_COUNT, c->leaf[i].name);
+    for (uint32_t i = 0; i < c->nscalar; i++)
+        leaf_check(L, t, OP_scalar, c->scalar[i].name);
+    f->line = NULL;
+}
+
+/* stack: Tracing, model's chunk, chunk of the cases */
+static int trace(lua_State *L)
+{
+    Tracing *t = lua_touserdata(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 0, 1);
+    lua_replace(L, 2);
+    if (!lua_istable(L, 2))
+        fail_at(L, t->c->model, "the file returns %s; a table with \"parts\" "
+                "is wanted", luaL_typename(L, 2));
+    lua_call(L, 0, 1);
+    lua_geti(L, 3, t->c->index);
+    lua_replace(L, 3);
+    entry_begin(L, t->c->part);
+    part_call(L, t);
+    wants_append(L, t);
+    t->made = t->f->g;
+    entry_begin(L, "init");
+    t->f->filled = true;
+    leaf_init_all(L);
+    t->init = t->f->g;
+    return 0;
+}
+
+Graph *case_trace(Case *c, const CaseFile *file, const ModelOptions *o,
+                  Graph **init, Arena *a)
+{
+    lua_State *L = model_state(c->model, o, a);
+    Tracing t = { front_of(L), c, file, NULL, NULL };
+    lua_pushcfunction(L, trace);
+    lua_pushlightuserdata(L, &t);
+    sandbox_load(L, c->model, c->model, false);
+    sandbox_load(L, file->path, file->path, false);
+    sandbox_call(L, 3, 0);
+    lua_close(L);
+    *init = t.init;
+    return t.made;
+}
