@@ -96,18 +96,21 @@ static void flat_buffers(Text *t, const Kernel *k)
     }
 }
 
-/* All members in one parallel region: no thread waits between two of them. */
+/* All members in one parallel region: no thread waits between two of them.
+ * Little work is done outside of one, where `omp for` is the whole loop: a
+ * region that an `if` turns off would make a team of one, on the heap. */
 static void flat(Text *t, const Kernel *given)
 {
+    static const char head[] = "void @%s(void *const *p, const DpcEnv *env)\n"
+        "{\n    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n";
     Kernel list = *given;
     const Kernel *k = &list;
     int64_t id[KPOS];
     int draws = kernel_draws(k, id, KPOS);
     list.list = true;
-    text_add(t, "    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n"
-             "#pragma omp parallel if (n[count] * %dL >= %dL)\n"
-             "    for (long c = 0; c < count; c++) {\n",
-             k->ntail + 1, PARALLEL);
+    text_add(t, "static ");
+    text_add(t, head, "_all");
+    text_add(t, "    for (long c = 0; c < count; c++) {\n");
     flat_buffers(t, k);
     if (draws)
         text_add(t, "        const long *id = n + count + 1 + c * %dL;\n",
@@ -117,7 +120,12 @@ static void flat(Text *t, const Kernel *given)
              "        for (long i0 = 0; i0 < n[c]; i0++) {\n");
     text_values(t, k, k->tail, k->ntail, 3);
     host_stores(t, k, k->tail_store, k->ntail_store, 3);
-    text_add(t, "        }\n    }\n");
+    text_add(t, "        }\n    }\n}\n\n");
+    text_add(t, head, "");
+    text_add(t, "    if (n[count] * %dL < %dL) {\n"
+             "        @_all(p, env);\n        return;\n    }\n"
+             "#pragma omp parallel\n    @_all(p, env);\n}\n",
+             k->ntail + 1, PARALLEL);
 }
 
 static void map(Text *t, const Kernel *k)
@@ -493,9 +501,7 @@ KernelText kernel_host(Arena *a, const Kernel *k)
     };
     Text t = { .arena = a };
     if (kernel_flat(k)) {
-        text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
         flat(&t, k);
-        text_add(&t, "}\n");
         return text_named(a, &t);
     }
     text_tables(&t, k);

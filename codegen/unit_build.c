@@ -2,6 +2,9 @@
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 
+/* Of one thread, OpenMP would make, and free, a team for each loop. */
+static const char alone[] = " -fno-openmp -fopenmp-simd";
+
 enum { NFILE = 4 };                       /* kernels go into so many files */
 
 extern void omp_set_num_threads(int);
@@ -94,7 +97,8 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
         emit_texts(s, ns + 1, o, a);
     if (!o->out)
         return;
-    char *flags = fmt(a, "%s -march=%s -I%s", host_flags,
-                      o->march ? o->march : "native", o->include);
+    char *flags = fmt(a, "%s -march=%s -I%s%s", host_flags,
+                      o->march ? o->march : "native", o->include,
+                      o->threads == 1 ? alone : "");
     cc_build(s, ns + 1, flags, o, a, report);
 }

@@ -7,6 +7,7 @@
  * by write(2): no stdio buffer, no memory. */
 #include "runtime/metrics.h"
 #include "runtime/json.h"
+#include "runtime/small.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,6 +138,8 @@ static DpcStatus record(DpcMetrics *m, const DpcReport *r)
         json_num(&j, "samples_per_s", (double)r->samples / r->seconds);
     dpc_json_key(&j, "skipped");
     dpc_json_int(&j, r->skipped);
+    dpc_json_key(&j, "heap_calls");
+    dpc_json_int(&j, dpc_small_missed());
     return record_end(m, &j, &t);
 }
 
@@ -178,6 +181,8 @@ DpcStatus dpc_metrics_memory(DpcMetrics *m, const DpcRt *rt)
     }
     dpc_json_key(&j, "planned_bytes");
     dpc_json_int(&j, m->planned);
+    dpc_json_key(&j, "small_bytes");
+    dpc_json_int(&j, dpc_small_bytes());
     return record_end(m, &j, &t);
 }
 

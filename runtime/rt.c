@@ -6,6 +6,7 @@
  * arena as the largest program says, and IO as the sum over the programs, so
  * that inputs of one outlive a run of another. */
 #include "runtime/rt.h"
+#include "runtime/small.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -331,6 +332,7 @@ static DpcStatus open_parts(DpcRt *rt)
         s = dpc_collect_open(rt);
     if (!s)
         s = dpc_stream_open(rt);
+    dpc_small_open();
     return s;
 }
 

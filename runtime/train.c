@@ -5,6 +5,7 @@
  * them at different times.  Metrics are outputs of the whole mesh, so all
  * ranks see the same numbers and decide alike without talking. */
 #include "runtime/app.h"
+#include "runtime/small.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -240,7 +241,8 @@ static DpcStatus train_open(Train *t, DpcApp *a)
         .given = a->given, .ngiven = a->ngiven, .once = a->opt.overfit};
     if ((s = dpc_feed_open(a->rt, t->program, &how, &t->feed)))
         return s;
-    a->metrics.planned += dpc_feed_bytes(t->feed) + a->rt->stage_bytes;
+    a->metrics.planned += dpc_feed_bytes(t->feed) + a->rt->stage_bytes +
+                          dpc_small_bytes();
     if ((s = dpc_metrics_memory(&a->metrics, a->rt)))
         return s;
     dpc_values_bind(a->rt, t->program, &t->values);
