@@ -118,7 +118,7 @@ function attention.shared(x, o)
   key = behind_null(null, 0, key)                          -- [b, n + 1, d]
   value = behind_null(null, 1, value)
   if o.cosine then
-    q, key = layers.unit(q), layers.unit(key)
+    q, key = nn.l2_norm(q), nn.l2_norm(key)
   end
   local score = q:dot(key, "bhnd,bmd->bhnm")
       * (o.cosine and SHARPNESS or 1 / d)
@@ -163,7 +163,7 @@ function attention.cross(name, x, context, cosine)
     end
     key, value = all_keys(0, key), all_keys(1, value)
     if cosine then
-      q, key = layers.unit(q), layers.unit(key)
+      q, key = nn.l2_norm(q), nn.l2_norm(key)
     end
     local score = q:dot(key, "bnhd,bmhd->bhnm")
         * (cosine and SHARPNESS or d ^ -0.5)
@@ -184,7 +184,7 @@ function attention.linear(name, x, heads, d)
     end
     local q = nn.softmax(part(0)) * d ^ -0.5
     local key = nn.softmax(part(1):move("bend->bedn"))     -- over pixels
-    local value = layers.unit(part(2))
+    local value = nn.l2_norm(part(2))
     local context = key:dot(value, "bedn,benf->bedf") * (1 / n)
     y = nn.gelu(q:dot(context, "bend,bedf->befn"))
         :move("b e f (h w) -> b (e f) h w", { w = w })

@@ -169,15 +169,6 @@ end
 
 ---- without weights ----
 
--- x / max(|x|, 1e-12) over the last dimension.  The bound is on the square,
--- so that a row of zeros has a gradient.
-function layers.unit(x)
-  local all, row = letters(x)
-  local square = (x * x):move(all .. "->" .. row)          -- [...]
-  local length = square:maximum(1e-24):sqrt()
-  return x / nn.like(length, row .. "->" .. all, x)
-end
-
 -- Two halves of dimension `dim`.
 function layers.halves(x, dim)
   local n = x:dim(dim) // 2

@@ -94,7 +94,7 @@ end
 
 -- x [b, k] on the sphere that embeddings lie on.
 function prior:clamped(x)
-  return layers.unit(x) * self.scale
+  return nn.l2_norm(x) * self.scale
 end
 
 ---- training ----
@@ -236,7 +236,7 @@ end
 -- [b r, k] repeated likewise -> [b, k].
 function prior.nearest(x, text_embed, r)
   local apart = { r = r }
-  local cosine = (layers.unit(x) * layers.unit(text_embed))
+  local cosine = (nn.l2_norm(x) * nn.l2_norm(text_embed))
       :move("(br)k->br", apart)                            -- [b, r]
   local top = nn.like(cosine:max("br->b"), "b->br", cosine)
   local best = cosine:eq(top)                              -- [b, r]
