@@ -207,9 +207,7 @@ static void item_new(Mem *m, Ref r, uint32_t index, int64_t size, Span life)
     GROW(m->scratch, m->item, m->nitem, m->itemcap);
     Item *it = &m->item[m->nitem++];
     *it = (Item){ .node = r, .index = index, .size = size, .at = -1,
-                  .nspan = 1 };
-    it->span = alloc(m->scratch, sizeof *it->span);
-    it->span[0] = life;
+                  .life = life };
 }
 
 /* Each instance of a value is placed by itself: those of two turns need not

@@ -2,11 +2,18 @@
  *
  * Items that never live at one moment may share bytes.  Placing them is
  * dynamic storage allocation (NP-hard; Buchsbaum et al., "OPT versus LOAD",
- * STOC 2003): first fit is run in several orders, and each is improved by
- * placing what reaches the peak before something that it meets, as long as
- * the peak is no higher (the hill climbing of TVM's memory planner,
- * apache/tvm, src/tir/usmp/algo/hill_climb.cc).  The largest sum of live bytes
- * is a lower bound; the search ends within a hundredth of it.
+ * STOC 2003).  The largest sum of live bytes is a lower bound, and what comes
+ * within a hundredth of it is good.  No one way is good for all plans, so
+ * they are tried in turn, the cheap ones first, until one is:
+ *
+ *   first fit      in several orders
+ *   piling         in the same ones (place_pile.c), within that hundredth
+ *   climbing       first fit, or the fit that touches most neighbours, then
+ *                  again with what reaches the peak placed before something
+ *                  that it meets, as long as the peak is no higher (the hill
+ *                  climbing of TVM's memory planner, apache/tvm,
+ *                  src/tir/usmp/algo/hill_climb.cc)
+ *   piling         in orders that are shaken by lot
  *
  * The items placed so far are found by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
@@ -14,7 +21,8 @@
 #include "passes/place.h"
 #include <stdlib.h>
 
-enum { NWINDOW = 256, BUDGET = 25000 };   /* items placed, from each start */
+enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
+enum { SHAKE = 40 << 20 };                /* items looked at, by piling */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
@@ -25,30 +33,23 @@ typedef struct Place {
     Window window[NWINDOW];
     uint32_t *seen, stamp;                /* by item: last search that met it */
     uint32_t *placed, nplaced;            /* items by rising `at` */
-    uint32_t *best;                       /* the order of the lowest peak */
-    int64_t least;
+    uint32_t *met;                        /* of those, what an item meets */
+    int64_t *best, least;                 /* places of the lowest peak */
     int64_t *live;                        /* bytes, by step */
+    int64_t good;                         /* no need to be lower than this */
+    uint64_t lot;
 } Place;
-
-static bool overlap(const Item *a, const Item *b)
-{
-    uint32_t i = 0, k = 0;
-    while (i < a->nspan && k < b->nspan) {
-        const Span *p = &a->span[i], *q = &b->span[k];
-        if (p->to < q->from)
-            i++;
-        else if (q->to < p->from)
-            k++;
-        else
-            return true;
-    }
-    return false;
-}
 
 /* ---- the order of placing ---- */
 
 typedef enum How { BY_BREADTH, BY_LENGTH, BY_AREA, BY_SIZE, NHOW } How;
 typedef struct Rank { int64_t weight, size; uint32_t item; } Rank;
+
+static uint32_t draw(Place *p)
+{
+    p->lot = p->lot * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(p->lot >> 33);
+}
 
 /* Most bytes alive at a moment of its life: those that make the peak are
  * placed first, when nothing is in their way (greedy by breadth of Pisarchyk
@@ -56,16 +57,14 @@ typedef struct Rank { int64_t weight, size; uint32_t item; } Rank;
 static int64_t breadth(const Place *p, const Item *it)
 {
     int64_t most = 0;
-    for (uint32_t k = 0; k < it->nspan; k++)
-        for (uint32_t t = it->span[k].from; t <= it->span[k].to; t++)
-            most = p->live[t] > most ? p->live[t] : most;
+    for (uint32_t t = it->life.from; t <= it->life.to; t++)
+        most = p->live[t] > most ? p->live[t] : most;
     return most;
 }
 
 static int64_t weight(const Place *p, const Item *it, How how)
 {
-    int64_t length = it->nspan ? it->span[it->nspan - 1].to
-        - it->span[0].from + 1 : 0;
+    int64_t length = it->life.to - it->life.from + 1;
     return how == BY_SIZE ? it->size : how == BY_LENGTH ? length
          : how == BY_AREA ? it->size / 64 * length : breadth(p, it);
 }
@@ -80,21 +79,34 @@ static int heavier(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* ---- first fit ---- */
+/* With `shake` permille, weights are changed by up to so much, by lot. */
+static uint32_t *sorted(Place *p, How how, int64_t shake)
+{
+    uint32_t *order = alloc(p->arena, (p->n + 1) * sizeof *order);
+    Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
+    for (uint32_t i = 0; i < p->n; i++) {
+        int64_t w = weight(p, &p->item[i], how);
+        if (shake)
+            w = w / 1000 * (1000 - shake + draw(p) % (2 * shake));
+        rank[i] = (Rank){ w, p->item[i].size, i };
+    }
+    qsort(rank, p->n, sizeof *rank, heavier);
+    for (uint32_t i = 0; i < p->n; i++)
+        order[i] = rank[i].item;
+    return order;
+}
+
+/* ---- what is placed ---- */
 
 static void remember(Place *p, uint32_t i)
 {
     const Item *it = &p->item[i];
-    uint32_t next = 0, lo = 0, hi = p->nplaced;   /* next: window without it */
-    for (uint32_t k = 0; k < it->nspan; k++) {
-        uint32_t from = it->span[k].from / p->width;
-        uint32_t to = it->span[k].to / p->width;
-        for (uint32_t w = from < next ? next : from; w <= to; w++) {
-            Window *x = &p->window[w];
-            GROW(p->arena, x->item, x->n, x->cap);
-            x->item[x->n++] = i;
-        }
-        next = to + 1 > next ? to + 1 : next;
+    uint32_t lo = 0, hi = p->nplaced;
+    for (uint32_t w = it->life.from / p->width; w <= it->life.to / p->width;
+         w++) {
+        Window *x = &p->window[w];
+        GROW(p->arena, x->item, x->n, x->cap);
+        x->item[x->n++] = i;
     }
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
@@ -108,118 +120,179 @@ static void remember(Place *p, uint32_t i)
     p->placed[lo] = i;
 }
 
-/* Stamp the placed items that live while `it` does; how many. */
+/* The placed items that live while `it` does, by rising place. */
 static uint32_t neighbours(Place *p, const Item *it)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, left = 0;
     p->stamp++;
-    for (uint32_t k = 0; k < it->nspan; k++)
-        for (uint32_t w = it->span[k].from / p->width;
-             w <= it->span[k].to / p->width; w++)
-            for (uint32_t i = 0; i < p->window[w].n; i++) {
-                uint32_t q = p->window[w].item[i];
-                if (p->seen[q] == p->stamp || !overlap(it, &p->item[q]))
-                    continue;
-                p->seen[q] = p->stamp;
-                n++;
-            }
+    for (uint32_t w = it->life.from / p->width; w <= it->life.to / p->width;
+         w++)
+        for (uint32_t i = 0; i < p->window[w].n; i++) {
+            uint32_t q = p->window[w].item[i];
+            if (p->seen[q] == p->stamp || !item_meets(it, &p->item[q]))
+                continue;
+            p->seen[q] = p->stamp;
+            left++;
+        }
+    for (uint32_t i = 0; n < left; i++)
+        if (p->seen[p->placed[i]] == p->stamp)
+            p->met[n++] = p->placed[i];
     return n;
 }
 
-/* Lowest place where `it` meets none of the items placed before it. */
+/* ---- a place for one ---- */
+
+typedef int64_t Fit(Place *, const Item *);
+
+/* The lowest where it meets none of the items placed before it. */
 static int64_t first_fit(Place *p, const Item *it)
 {
     uint32_t n = neighbours(p, it);
     int64_t at = 0;
-    for (uint32_t i = 0; n && i < p->nplaced; i++) {
-        const Item *x = &p->item[p->placed[i]];
-        if (p->seen[p->placed[i]] != p->stamp)
-            continue;
+    for (uint32_t i = 0; i < n; i++) {
+        const Item *x = &p->item[p->met[i]];
         if (x->at - at >= it->size)
             break;
         if (x->at + x->size > at)
             at = x->at + x->size;
-        n--;
     }
     return at;
 }
 
-/* First fit in that order; the peak. */
-static int64_t place_all(Place *p, const uint32_t *order)
+/* Steps in which `it` would touch a neighbour, the floor or the ceiling. */
+static int64_t touched(const Place *p, const Item *it, uint32_t n, int64_t at)
+{
+    int64_t top = at + it->size, steps = it->life.to - it->life.from + 1;
+    int64_t sum = ((at == 0) + (top == p->good)) * steps;
+    for (uint32_t i = 0; i < n; i++) {
+        const Item *x = &p->item[p->met[i]];
+        const Span *a = &it->life, *b = &x->life;
+        if (x->at + x->size == at || x->at == top)
+            sum += (a->to < b->to ? a->to : b->to)
+                - (int64_t)(a->from > b->from ? a->from : b->from) + 1;
+    }
+    return sum;
+}
+
+/* At the end of a gap where it touches most: items of like lives then lie
+ * side by side, and leave one gap when they die. */
+static int64_t touch_fit(Place *p, const Item *it)
+{
+    uint32_t n = neighbours(p, it);
+    int64_t from = 0, most = -1, at = 0;
+    for (uint32_t i = 0; i <= n; i++) {
+        const Item *x = i < n ? &p->item[p->met[i]] : NULL;
+        int64_t to = x ? x->at : p->good;
+        for (int end = 0; end < 2 && to - from >= it->size; end++) {
+            int64_t here = end ? to - it->size : from;
+            int64_t sum = touched(p, it, n, here);
+            if (sum > most)
+                most = sum, at = here;
+        }
+        if (x && x->at + x->size > from)
+            from = x->at + x->size;
+    }
+    return most < 0 ? from : at;
+}
+
+/* ---- a place for all ---- */
+
+/* Keep the places, if their peak is the lowest yet. */
+static int64_t keep(Place *p)
 {
     int64_t peak = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->item[i].at + p->item[i].size > peak)
+            peak = p->item[i].at + p->item[i].size;
+    if (peak < p->least) {
+        p->least = peak;
+        for (uint32_t i = 0; i < p->n; i++)
+            p->best[i] = p->item[i].at;
+    }
+    return peak;
+}
+
+/* One by one in that order; the peak. */
+static int64_t fit_all(Place *p, const uint32_t *order, Fit *fit)
+{
     p->nplaced = 0;
     for (int w = 0; w < NWINDOW; w++)
         p->window[w].n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         Item *it = &p->item[order[i]];
-        it->at = first_fit(p, it);
+        it->at = fit(p, it);
         remember(p, order[i]);
-        if (it->at + it->size > peak)
-            peak = it->at + it->size;
     }
-    return peak;
+    return keep(p);
 }
 
-static void sort_by(const Place *p, How how, uint32_t *order)
+static bool good(const Place *p)
 {
-    Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
-    for (uint32_t i = 0; i < p->n; i++)
-        rank[i] = (Rank){ weight(p, &p->item[i], how), p->item[i].size, i };
-    qsort(rank, p->n, sizeof *rank, heavier);
-    for (uint32_t i = 0; i < p->n; i++)
-        order[i] = rank[i].item;
+    return p->least <= p->good;
 }
-
-/* ---- better orders ---- */
 
 /* Place what is at the peak before one of those that it met, by lot. */
-static void promote(Place *p, uint32_t *order, int64_t peak, uint64_t *lot)
+static void promote(Place *p, uint32_t *order, int64_t peak)
 {
     uint32_t k = 0, met = 0, to = 0;
     while (p->item[order[k]].at + p->item[order[k]].size != peak)
         k++;
-    const Item *it = &p->item[order[k]];
-    for (uint32_t i = 0; i < k; i++) {
-        *lot = *lot * 6364136223846793005u + 1442695040888963407u;
-        if (overlap(it, &p->item[order[i]]) && (*lot >> 33) % ++met == 0)
-            to = i;
-    }
     uint32_t x = order[k];
+    for (uint32_t i = 0; i < k; i++)
+        if (item_meets(&p->item[x], &p->item[order[i]])
+            && draw(p) % ++met == 0)
+            to = i;
     memmove(order + to + 1, order + to, (k - to) * sizeof *order);
     order[to] = x;
 }
 
-/* From one order on; keeps the best of all. */
-static void climb(Place *p, uint32_t *order, int64_t lower)
+static void climb(Place *p, How how, Fit *fit)
 {
+    uint32_t *order = sorted(p, how, 0);
     uint32_t *best = alloc(p->arena, (p->n + 1) * sizeof *best);
-    uint64_t lot = 1;
     int64_t least = INT64_MAX;
-    for (uint32_t i = 0; p->least > lower && i < BUDGET / p->n + 1; i++) {
-        int64_t peak = place_all(p, order);
+    for (uint32_t i = 0; !good(p) && i < CLIMB / p->n + 4; i++) {
+        int64_t peak = fit_all(p, order, fit);
         if (peak > least) {               /* no: once more from the best */
             memcpy(order, best, p->n * sizeof *order);
-            peak = place_all(p, order);
+            peak = fit_all(p, order, fit);
         }
         memcpy(best, order, p->n * sizeof *order);
         least = peak;
-        if (peak < p->least) {
-            p->least = peak;
-            memcpy(p->best, order, p->n * sizeof *order);
-        }
-        promote(p, order, peak, &lot);
+        promote(p, order, peak);
     }
+}
+
+static void pile(Place *p, How how, int64_t shake)
+{
+    const uint32_t *order = sorted(p, how, shake);
+    if (place_pile(p->item, p->n, p->nstep, order, p->good, 2 * p->n))
+        keep(p);
+}
+
+static void search(Place *p)
+{
+    static const How shaken[] = { BY_LENGTH, BY_AREA, BY_LENGTH };
+    int64_t rounds = SHAKE / (2 * (int64_t)p->n * p->n + 1);
+    for (How how = 0; how < NHOW && !good(p); how++)
+        fit_all(p, sorted(p, how, 0), first_fit);
+    for (How how = 0; how < NHOW && !good(p); how++)
+        pile(p, how, 0);
+    for (How how = 0; how < NHOW && !good(p); how++) {
+        climb(p, how, touch_fit);
+        climb(p, how, first_fit);
+    }
+    for (int64_t i = 0; i < rounds && !good(p); i++)
+        pile(p, shaken[i % 3], i % 2 ? 100 : 300);
 }
 
 static int64_t lower_bound(Place *p, uint32_t *when)
 {
     int64_t lower = 0, sum = 0, *live = p->live;
-    for (uint32_t i = 0; i < p->n; i++)
-        for (uint32_t k = 0; k < p->item[i].nspan; k++) {
-            live[p->item[i].span[k].from] += p->item[i].size;
-            live[p->item[i].span[k].to + 1] -= p->item[i].size;
-        }
+    for (uint32_t i = 0; i < p->n; i++) {
+        live[p->item[i].life.from] += p->item[i].size;
+        live[p->item[i].life.to + 1] -= p->item[i].size;
+    }
     for (uint32_t k = 0; k < p->nstep; k++) {
         live[k] = sum += live[k];
         if (sum > lower)
@@ -233,21 +306,21 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
 {
     Arena *arena = arena_new();
     Place *p = alloc(arena, sizeof *p);
-    *p = (Place){ .item = item, .n = n, .nstep = nstep,
+    *p = (Place){ .item = item, .n = n, .nstep = nstep, .lot = 1,
                   .width = nstep / NWINDOW + 1, .arena = arena };
     p->seen = alloc(arena, (n + 1) * sizeof *p->seen);
     p->placed = alloc(arena, (n + 1) * sizeof *p->placed);
+    p->met = alloc(arena, (n + 1) * sizeof *p->met);
     p->best = alloc(arena, (n + 1) * sizeof *p->best);
     p->live = alloc(arena, (nstep + 2) * sizeof *p->live);
     p->least = INT64_MAX;
     *lower = lower_bound(p, when);
-    for (How how = 0; n && how < NHOW && p->least > *lower + *lower / 100;
-         how++) {
-        uint32_t *order = alloc(arena, (n + 1) * sizeof *order);
-        sort_by(p, how, order);
-        climb(p, order, *lower);
-    }
-    int64_t peak = n ? place_all(p, p->best) : 0;
+    p->good = *lower + *lower / 100;
+    if (n)
+        search(p);
+    for (uint32_t i = 0; i < n; i++)
+        item[i].at = p->best[i];
+    int64_t peak = n ? p->least : 0;
     arena_free(arena);
     return peak;
 }

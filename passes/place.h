@@ -10,14 +10,24 @@ typedef struct Item {                     /* bytes that live together */
     Ref node;                             /* or NONE: scratch */
     uint32_t index;                       /* instance of it; step of scratch */
     int64_t size, at;
-    Span *span;                           /* ascending, disjoint */
-    uint32_t nspan, cap;
+    Span life;
 } Item;
+
+static inline bool item_meets(const Item *a, const Item *b)
+{
+    return a->life.from <= b->life.to && b->life.from <= a->life.to;
+}
 
 /* Gives each of the n items its `at`, so that no two that live at one of the
  * nstep steps share bytes.  The peak.  *lower: the largest sum of live sizes,
  * at step *when. */
 int64_t place_items(Item *, uint32_t n, uint32_t nstep, int64_t *lower,
                     uint32_t *when);
+
+/* The same below `limit`, by piling, preferring items early in `order`
+ * (place_pile.c); false when no way was found in so many visits: then `at` is
+ * undefined. */
+bool place_pile(Item *, uint32_t n, uint32_t nstep, const uint32_t *order,
+                int64_t limit, uint32_t visits);
 
 #endif
