@@ -67,56 +67,65 @@ static uint32_t buf_add(Unit *u, Program *p, DpcBuf b)
     return p->nbuf++;
 }
 
-/* The buffer of a node's bytes, all even slots of it, made at first use. */
-static uint32_t buf_of(Unit *u, Program *p, Ref r)
+/* Where instance k of a value lies, and what it is.  A view is its root; what
+ * is written over other bytes (set, in place) is a value of its own. */
+static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
 {
-    const Graph *g = p->g;
-    r = g->sched->buf[view_root(g, r)].root;
-    const Buf *b = &g->sched->buf[r];
-    const Node *n = &g->node[r];
-    if (p->buf_of[r])
-        return p->buf_of[r] - 1;
+    Axes time = mesh_axes(&g->mesh, TIME);
+    const Type *t = &g->node[r].type;
+    Ref root = g->sched->buf[r].root;
+    const Buf *b = &g->sched->buf[root];
+    const Node *n = &g->node[root];
     if (!b->used)
         die("%s has no buffer", n->name);
-    DpcBuf o = { b->at, b->size, b->stride, (uint16_t)(b->place ? 1 : b->slots),
-                 (uint8_t)b->space, (uint8_t)(n->type.dtype + 1) };
-    if (b->space == LEAVES) {
-        int kind = leaf_kind(n->op);
-        o.at = u->leaf[leaf_add(u, kind, n->name, g, r)].at;
-    }
-    p->buf_of[r] = buf_add(u, p, o) + 1;
-    return p->buf_of[r] - 1;
+    int64_t at = b->space != LEAVES ? buf_place(b, k)
+               : u->leaf[leaf_add(u, leaf_kind(n->op), n->name, g, root)].at;
+    return (DpcBuf){ .at = at, .size = b->size, .stride = b->stride,
+                     .slots = 1, .space = (uint8_t)b->space,
+                     .dtype = (uint8_t)(t->dtype + 1), .value = r + 1, .instance = (uint32_t)k,
+                     .split = type_axes(t) & (Axes)~t->partial,
+                     .pending = t->partial,
+                     .along = type_axes(&g->node[root].type) & time };
 }
 
-static void arg_add(Unit *u, Program *p, uint32_t buf)
+/* The buffer of a value at a turn, made at first use: which instance it is
+ * follows from the time axes that the value names. */
+static uint32_t buf_of(Unit *u, Program *p, Ref r, int turn)
+{
+    const Graph *g = p->g;
+    r = view_root(g, r);
+    Axes has = type_axes(&g->node[g->sched->buf[r].root].type);
+    int k = turn_instance(&g->mesh, has, turn);
+    uint32_t *at = &p->buf_of[(int)r * p->turns + k];
+    if (!*at)
+        *at = buf_add(u, p, buf_row(u, g, r, k)) + 1;
+    return *at - 1;
+}
+
+static void arg_add(Unit *u, Program *p, uint32_t buf, int how)
 {
     GROW(u->arena, p->arg, p->narg, p->argcap);
+    GROW(u->arena, p->how, p->narg, p->howcap);
+    p->how[p->narg] = (uint8_t)how;
     p->arg[p->narg++] = buf;
 }
 
-/* The bytes that a node's value has at a turn: one place, which follows from
- * the time axes that the value itself names. */
-static void arg_node(Unit *u, Program *p, const DpcStep *q, Ref r)
+static void arg_read(Unit *u, Program *p, const DpcStep *q, Ref r)
 {
-    const Graph *g = p->g;
-    Ref root = g->sched->buf[view_root(g, r)].root;
-    const Buf *b = &g->sched->buf[root];
-    uint32_t buf = buf_of(u, p, r);
-    if (b->slots > 1) {
-        DpcBuf one = p->buf[buf];
-        Axes has = type_axes(&g->node[root].type);
-        one.at = buf_place(b, turn_instance(&g->mesh, has, q->turn));
-        one.slots = 1;
-        buf = buf_add(u, p, one);
-    }
-    arg_add(u, p, buf);
+    arg_add(u, p, buf_of(u, p, r, q->turn), DPC_READ);
+}
+
+static void arg_write(Unit *u, Program *p, const DpcStep *q, Ref r)
+{
+    arg_add(u, p, buf_of(u, p, r, q->turn), DPC_WRITE);
 }
 
 static void arg_scratch(Unit *u, Program *p, const Launch *l)
 {
     if (l->scratch > 0)
-        arg_add(u, p, buf_add(u, p, (DpcBuf){ p->scratch_at, l->scratch,
-                                              l->scratch, 1, DPC_ARENA, 0 }));
+        arg_add(u, p, buf_add(u, p, (DpcBuf){ .at = p->scratch_at,
+                .size = l->scratch, .stride = l->scratch, .slots = 1,
+                .space = DPC_ARENA }), DPC_WRITE);
 }
 
 /* ---- calls ---- */
@@ -160,9 +169,9 @@ static Kernel *kernel_of(const Unit *u, const Graph *g, const Ref *node, int n,
 static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
 {
     for (int i = 0; i < k->nin; i++)
-        arg_node(u, p, q, k->in[i]);
+        arg_read(u, p, q, k->in[i]);
     for (int i = 0; i < k->nout; i++)
-        arg_node(u, p, q, k->out[i]);
+        arg_write(u, p, q, k->out[i]);
     p->flops += k->flops;
 }
 
@@ -296,10 +305,10 @@ static bool call_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         q->kind = pack ? DPC_STEP_PACK : DPC_STEP_CONV;
     else
         return false;
-    arg_node(u, p, q, n->in[0]);
+    arg_read(u, p, q, n->in[0]);
     if (!pack)
-        arg_node(u, p, q, n->in[1]);
-    arg_node(u, p, q, r);
+        arg_read(u, p, q, n->in[1]);
+    arg_write(u, p, q, r);
     arg_scratch(u, p, l);
     p->flops += node_flops(g, r);
     return true;
@@ -360,8 +369,8 @@ static bool coll_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     for (int i = 0; i < l->n; i++) {
         GROW(u->arena, u->coll, u->ncoll, u->collcap);
         u->coll[u->ncoll++] = coll_of(g, l->node[i]);
-        arg_node(u, p, q, g->node[l->node[i]].in[0]);
-        arg_node(u, p, q, l->node[i]);
+        arg_read(u, p, q, g->node[l->node[i]].in[0]);
+        arg_write(u, p, q, l->node[i]);
     }
     return true;
 }
@@ -395,15 +404,15 @@ static bool time_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     Fold fold = g->node[n->in[0]].type.fold;
     if (turn_instance(&g->mesh, n->attr.axes, q->turn) == 0) {
         q->kind = DPC_STEP_COPY;
-        arg_node(u, p, q, n->in[0]);
-        arg_node(u, p, q, r);
+        arg_read(u, p, q, n->in[0]);
+        arg_write(u, p, q, r);
         return true;
     }
     row_kernel(u, p, q, fold == FOLD_MAX ? OP_maximum : OP_add,
                type_local(&g->mesh, &n->type));
-    arg_node(u, p, q, n->in[0]);
-    arg_node(u, p, q, r);
-    arg_node(u, p, q, r);
+    arg_read(u, p, q, n->in[0]);
+    arg_read(u, p, q, r);
+    arg_write(u, p, q, r);
     return true;
 }
 
@@ -416,8 +425,8 @@ static bool copy_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         || g->node[n->in[0]].layout != n->layout)
         return false;
     q->kind = DPC_STEP_COPY;
-    arg_node(u, p, q, n->in[0]);
-    arg_node(u, p, q, r);
+    arg_read(u, p, q, n->in[0]);
+    arg_write(u, p, q, r);
     return true;
 }
 
@@ -426,14 +435,18 @@ static bool copy_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 static uint32_t node_add(Unit *u, Program *p, Ref r)
 {
     const Node *n = &p->g->node[r];
+    if (p->node_of[r])
+        return p->node_of[r] - 1;
     GROW(u->arena, p->node, p->nnode, p->nodecap);
     p->node[p->nnode] = (DpcNode){ n->name, ops[n->op].name, n->loc };
-    return p->nnode++;
+    p->node_of[r] = ++p->nnode;
+    return p->nnode - 1;
 }
 
-static void step_push(Unit *u, Program *p, DpcStep q, const Launch *l)
+/* A step of that name: of the last node that it computes. */
+static void step_push(Unit *u, Program *p, DpcStep q, Ref last)
 {
-    q.node = node_add(u, p, l->node[l->n - 1]);
+    q.node = node_add(u, p, last);
     q.narg = p->narg - q.arg;
     q.npos = p->npos - q.pos;
     GROW(u->arena, p->step, p->nstep, p->stepcap);
@@ -464,7 +477,7 @@ static void bucket_steps(Unit *u, Program *p, const Step *s, const Launch *l,
     int n = bucket_kernels(u, p, l, uses, k);
     DpcStep q = step_begin(p, s);
     if (twin_step(u, p, &q, k, n)) {
-        step_push(u, p, q, l);
+        step_push(u, p, q, l->node[l->n - 1]);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -474,7 +487,7 @@ static void bucket_steps(Unit *u, Program *p, const Step *s, const Launch *l,
         kernel_args(u, p, &q, k[i]);
         if (is_flat(u, k[i]))
             flat_pos(u, p, &k[i], 1);
-        step_push(u, p, q, l);
+        step_push(u, p, q, k[i]->out[k[i]->nout - 1]);
     }
 }
 
@@ -489,7 +502,7 @@ static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
     } else {
         if (!library_step(u, p, &q, l))
             kernel_step(u, p, &q, l, uses);
-        step_push(u, p, q, l);
+        step_push(u, p, q, l->node[l->n - 1]);
     }
     p->step[first].wait = p->nwait, p->step[first].nwait = s->nwait;
     for (uint32_t i = 0; i < s->nwait; i++) {
@@ -499,11 +512,26 @@ static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
     p->step[p->nstep - 1].event = s->event;
 }
 
+/* A port sees all instances of its value, which lie evenly. */
 static void port_add(Unit *u, Program *p, uint32_t leaf, Ref r)
 {
-    uint32_t buf = buf_of(u, p, r);
+    Ref root = view_root(p->g, r);
+    DpcBuf all = buf_row(u, p->g, root, 0);
+    all.slots = (uint16_t)p->g->sched->buf[p->g->sched->buf[root].root].slots;
+    uint32_t buf = buf_add(u, p, all);
     GROW(u->arena, p->port, p->nport, p->portcap);
     p->port[p->nport++] = (DpcPort){ leaf, buf };
+}
+
+static void held_add(Unit *u, Program *p, uint32_t leaf, Ref r)
+{
+    const Graph *g = p->g;
+    Ref after = r;
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].leaf == r)
+            after = view_root(g, g->set[i].value);
+    GROW(u->arena, p->held, p->nheld, p->heldcap);
+    p->held[p->nheld++] = (DpcHeld){ leaf, r + 1, after + 1 };
 }
 
 static void ports(Unit *u, Program *p)
@@ -516,6 +544,8 @@ static void ports(Unit *u, Program *p)
         uint32_t leaf = leaf_add(u, kind, g->node[r].name, g, r);
         if (kind == DPC_INPUT || kind == DPC_SCALAR)
             port_add(u, p, leaf, r);
+        else
+            held_add(u, p, leaf, r);
         if (kind == DPC_INPUT && g->node[r].type.ndim
             && g->node[r].type.dim[0] > p->batch)
             p->batch = g->node[r].type.dim[0];
@@ -528,7 +558,10 @@ static void ports(Unit *u, Program *p)
 static void program_new(Unit *u, Program *p, const Graph *g)
 {
     p->g = g;
-    p->buf_of = alloc(u->arena, (g->n + 1) * sizeof *p->buf_of);
+    p->turns = graph_turns(g, mesh_axes(&g->mesh, TIME));
+    p->buf_of = alloc(u->arena, ((size_t)g->n * (size_t)p->turns + 1)
+                      * sizeof *p->buf_of);
+    p->node_of = alloc(u->arena, (g->n + 1) * sizeof *p->node_of);
     uint32_t *uses = graph_uses(g, u->arena);
     ports(u, p);
     for (uint32_t i = 0; i < g->sched->nstep; i++)

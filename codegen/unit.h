@@ -67,11 +67,17 @@ typedef struct Program {
     uint32_t nnode, nodecap;
     DpcPort *port;
     uint32_t nport, portcap;
+    DpcHeld *held;
+    uint32_t nheld, heldcap;
     uint32_t *arg, narg, argcap;
+    uint8_t *how;                         /* by arg */
+    uint32_t howcap;
     uint32_t *wait, nwait, waitcap;
     DpcPos *pos;
     uint32_t npos, poscap;
-    uint32_t *buf_of;                     /* by node: index + 1 of its root's */
+    int turns;                            /* of a step */
+    uint32_t *buf_of;                     /* node x turns: index + 1 of it */
+    uint32_t *node_of;                    /* by graph node: row + 1 */
     int64_t scratch_at;                   /* of the step in the making */
     double flops;
     int64_t batch;
@@ -99,6 +105,8 @@ typedef struct Unit {
 } Unit;
 
 Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *);
+/* The tables themselves, in the unit's arena; no kernel has a function. */
+DpcUnit unit_rows(const Unit *, const char *model);
 /* C text of the tables; kernels are declared, not defined. */
 char *unit_text(const Unit *, const UnitOptions *);
 

@@ -89,6 +89,9 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     if (o->emit_cuda || o->emit_cubin)
         cuda_side(entry, n, o, a);
     Unit *u = unit_new(entry, n, false, a);
+    DpcUnit rows = unit_rows(u, o->model);
+    if (dpc_check(&rows))
+        die("%s", dpc_last_error());
     Source s[NFILE + 1];
     int ns = kernel_sources(u, s, a);
     s[ns] = (Source){ "unit.c", unit_text(u, o) };

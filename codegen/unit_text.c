@@ -72,9 +72,10 @@ static void steps(Text *t, const Program *p, int i)
     text_add(t, "{0}};\nstatic const DpcBuf buf%d[] = {\n", i);
     for (uint32_t k = 0; k < p->nbuf; k++) {
         const DpcBuf *b = &p->buf[k];
-        text_add(t, "{%lld,%lld,%lld,%d,%d,%d},\n", (long long)b->at,
+        text_add(t, "{%lld,%lld,%lld,%d,%d,%d,%u,%u,%d,%d,%d},\n", (long long)b->at,
                  (long long)b->size, (long long)b->stride, b->slots, b->space,
-                 b->dtype);
+                 b->dtype, b->value, b->instance, b->split,
+                 b->pending, b->along);
     }
     text_add(t, "{0}};\nstatic const DpcNode node%d[] = {\n", i);
     for (uint32_t k = 0; k < p->nnode; k++) {
@@ -94,9 +95,16 @@ static void indices(Text *t, const Program *p, int i)
     text_add(t, "static const DpcPort port%d[] = {", i);
     for (uint32_t k = 0; k < p->nport; k++)
         text_add(t, "{%u,%u},", p->port[k].leaf, p->port[k].buf);
+    text_add(t, "{0}};\nstatic const DpcHeld held%d[] = {", i);
+    for (uint32_t k = 0; k < p->nheld; k++)
+        text_add(t, "{%u,%u,%u},", p->held[k].leaf, p->held[k].before,
+                 p->held[k].after);
     text_add(t, "{0}};\nstatic const uint32_t arg%d[] = {", i);
     for (uint32_t k = 0; k < p->narg; k++)
         text_add(t, "%u,%s", p->arg[k], k % 16 == 15 ? "\n" : "");
+    text_add(t, "0};\nstatic const uint8_t how%d[] = {", i);
+    for (uint32_t k = 0; k < p->narg; k++)
+        text_add(t, "%d,%s", p->how[k], k % 32 == 31 ? "\n" : "");
     text_add(t, "0};\nstatic const uint32_t wait%d[] = {", i);
     for (uint32_t k = 0; k < p->nwait; k++)
         text_add(t, "%u,", p->wait[k]);
@@ -119,9 +127,9 @@ static void programs(Text *t, const Unit *u)
         const Sched *s = p->g->sched;
         text_add(t, "{");
         quote(t, p->g->entry);
-        text_add(t, ",%u,%u,%u,%u,%d,step%d,buf%d,node%d,port%d,arg%d,wait%d,"
-                 "pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep, p->nbuf,
-                 p->nnode, p->nport, s->nevent, i, i, i, i, i, i, i,
+        text_add(t, ",%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
+                 "arg%d,wait%d,how%d,pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep, p->nbuf,
+                 p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i, i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->lower, p->flops, (long long)p->batch);
     }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 1
+#define DPC_ABI 2
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
 
 /* ---- 1. tables ---- */
@@ -45,14 +45,22 @@ typedef enum DpcSpace {
     DPC_NSPACE
 } DpcSpace;
 
-/* A buffer: slot k of it lies at  at + (k % slots) * stride  of its space,
- * k the turn of the step that names it.  slots = 1: the same every turn. */
+/* A buffer: the bytes of a value.  Of several slots, slot k holds instance
+ * `instance` + k and lies at  at + k * stride; a step means slot turn % slots.
+ * The value is the planner's word for what the bytes mean, and the checker
+ * holds it to that word. */
 typedef struct DpcBuf {
     int64_t at, size, stride;             /* bytes */
     uint16_t slots;
     uint8_t space;
     uint8_t dtype;                        /* DpcDtype + 1; 0: untyped bytes */
+    uint32_t value, instance;             /* value 0: scratch, of one step */
+    DpcAxes split, pending;               /* that part it; to be folded over */
+    DpcAxes along;                        /* time axes that count instances */
 } DpcBuf;
+
+/* What a step does with an operand; both: it adds to what is there. */
+enum { DPC_READ = 1, DPC_WRITE = 2 };
 
 typedef enum DpcLeafKind {
     DPC_PARAM, DPC_STATE, DPC_INPUT, DPC_SCALAR, DPC_OUTPUT
@@ -72,6 +80,10 @@ typedef struct DpcLeaf {
     int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
     double value;                         /* SCALAR: what it is by default */
 } DpcLeaf;
+
+/* What a program makes of a PARAM or STATE: values of buffers; the same when
+ * it only reads. */
+typedef struct DpcHeld { uint32_t leaf, before, after; } DpcHeld;
 
 /* A program's view of an INPUT, SCALAR or OUTPUT. */
 typedef struct DpcPort { uint32_t leaf, buf; } DpcPort;
@@ -158,7 +170,7 @@ typedef struct DpcStep {
     uint16_t turn;                        /* of the time axes, row-major */
     uint32_t node;                        /* program.node: for messages */
     uint32_t call;                        /* index by kind */
-    uint32_t arg, narg;                   /* program.arg: buffers */
+    uint32_t arg, narg;                   /* program.arg: buffers, and .how */
     uint32_t pos, npos;                   /* program.pos */
     uint32_t wait, nwait;                 /* program.wait: events to await */
     int32_t event;                        /* set when done; -1 none */
@@ -169,12 +181,14 @@ typedef struct DpcNode { const char *name, *op, *loc; } DpcNode;
 
 typedef struct DpcProgram {
     const char *entry;                    /* "train", "eval", "init", ... */
-    uint32_t nstep, nbuf, nnode, nport, nevent;
+    uint32_t nstep, nbuf, nnode, nport, nevent, nheld;
     const DpcStep *step;
     const DpcBuf *buf;
     const DpcNode *node;
     const DpcPort *port;
+    const DpcHeld *held;
     const uint32_t *arg, *wait;
+    const uint8_t *how;                   /* DPC_READ | DPC_WRITE, by arg */
     const DpcPos *pos;
     int64_t arena, io;                    /* bytes of these spaces */
     int64_t arena_lower;                  /* largest sum of live bytes */
@@ -245,6 +259,11 @@ DpcStatus dpc_dnn_conv(DpcDnn *, uint32_t call, void *in0, void *in1,
 DpcStatus dpc_dnn_pack(DpcDnn *, uint32_t call, void *from, void *to);
 DpcStatus dpc_dnn_unpack(DpcDnn *, uint32_t call, void *from, void *to);
 void dpc_dnn_close(DpcDnn *);
+
+/* Prove from the tables that every schedule of the unit can be run: nothing
+ * names what is not there, no race, no deadlock, every operand holds its
+ * value.  DPC_BUG, with both steps named, where one cannot. */
+DpcStatus dpc_check(const DpcUnit *);
 
 /* The whole program of an emitted binary: parses argv, runs, returns the
  * exit code of design 11. */

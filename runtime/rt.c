@@ -194,77 +194,26 @@ static DpcStatus spaces_map(DpcRt *rt)
     return DPC_OK;
 }
 
-/* A buffer lies in its space, all slots of it. */
-static bool buf_ok(const DpcRt *rt, const DpcProgram *p, const DpcBuf *b)
-{
-    int64_t room = b->space == DPC_LEAVES ? rt->bytes[DPC_LEAVES]
-                 : b->space == DPC_ARENA  ? p->arena
-                                          : p->io;
-    int64_t last = b->slots > 1 ? (b->slots - 1) * b->stride : 0;
-    return b->space < DPC_NSPACE && b->at >= 0 && b->size >= 0 &&
-           b->stride >= 0 && b->at + last + b->size <= room;
-}
-
 /* ---- steps ---- */
 
-static uint32_t calls_of(const DpcUnit *u, int kind)
+static DpcStatus kernels_here(const DpcUnit *u)
 {
-    switch (kind) {
-    case DPC_STEP_KERNEL: return u->nkernel;
-    case DPC_STEP_DOT: return u->ndot;
-    case DPC_STEP_CONV: case DPC_STEP_PACK: case DPC_STEP_UNPACK:
-        return u->nconv;
-    case DPC_STEP_COLL: return u->ncoll;
-    default: return UINT32_MAX;
-    }
-}
-
-static uint32_t args_of(int kind)
-{
-    return kind == DPC_STEP_DOT || kind == DPC_STEP_CONV ? 3
-         : kind == DPC_STEP_KERNEL ? 0 : 2;
-}
-
-static DpcStatus step_check(const DpcRt *rt, const DpcProgram *p, uint32_t s)
-{
-    const DpcStep *t = &p->step[s];
-    const DpcUnit *u = rt->unit;
-    uint32_t calls = t->kind == DPC_STEP_COLL ? t->narg / 2 : 1;
-    bool bad = t->kind >= DPC_NSTEPKIND || t->stream > 1 ||
-               t->call + (uint64_t)calls > calls_of(u, t->kind) ||
-               t->node >= p->nnode || t->narg < args_of(t->kind) ||
-               (t->event >= 0 && (uint32_t)t->event >= p->nevent) ||
-               t->turn >= rt->turns;
-    for (uint32_t i = 0; !bad && i < t->nwait; i++)
-        bad = p->wait[t->wait + i] >= p->nevent;
-    for (uint32_t i = 0; !bad && i < t->narg; i++)
-        bad = p->arg[t->arg + i] >= p->nbuf;
-    if (bad)
-        return dpc_fail(DPC_BUG, "%s: internal error: step %u of '%s' names "
-                        "what the tables do not have", u->model, s, p->entry);
-    if (t->kind == DPC_STEP_KERNEL && !u->kernel[t->call].fn)
-        return dpc_fail(DPC_USER, "%s: error: kernel '%s' was not compiled "
-                        "for this machine", u->model,
-                        u->kernel[t->call].name);
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        if (!u->kernel[i].fn)
+            return dpc_fail(DPC_USER, "%s: error: kernel '%s' was not "
+                            "compiled for this machine", u->model,
+                            u->kernel[i].name);
     return DPC_OK;
 }
 
-static DpcStatus walk_size(DpcRt *rt, uint32_t program, uint32_t *narg,
-                           uint32_t *npos)
+static void walk_size(DpcRt *rt, uint32_t program, uint32_t *narg,
+                      uint32_t *npos)
 {
     const DpcProgram *p = &rt->unit->program[program];
-    for (uint32_t i = 0; i < p->nbuf; i++)
-        if (!buf_ok(rt, p, &p->buf[i]))
-            return dpc_fail(DPC_BUG, "%s: internal error: buffer %u of '%s' "
-                            "leaves its space", rt->unit->model, i, p->entry);
     for (uint32_t s = 0; s < p->nstep; s++) {
-        DpcStatus e = step_check(rt, p, s);
-        if (e)
-            return e;
         *narg += p->step[s].narg;
         *npos += p->step[s].npos;
     }
-    return DPC_OK;
 }
 
 static void walk_fill(DpcRt *rt, uint32_t program)
@@ -294,9 +243,7 @@ static DpcStatus walk_open(DpcRt *rt, uint32_t program)
     const DpcProgram *p = &rt->unit->program[program];
     DpcWalk *w = &rt->walk[program];
     uint32_t narg = 0, npos = 0;
-    DpcStatus e = walk_size(rt, program, &narg, &npos);
-    if (e)
-        return e;
+    walk_size(rt, program, &narg, &npos);
     w->p = calloc(narg + 1, sizeof *w->p);
     w->pos = calloc(npos + 1, sizeof *w->pos);
     w->first = calloc(p->nstep + 1, sizeof *w->first);
@@ -318,6 +265,10 @@ static DpcStatus open_parts(DpcRt *rt)
 {
     const DpcUnit *u = rt->unit;
     DpcStatus s = place(rt);
+    if (!s)
+        s = kernels_here(u);
+    if (!s)
+        s = dpc_check(u);
     if (s)
         return s;
     if (u->threads > 0 && omp_set_num_threads)

@@ -81,7 +81,7 @@ typedef struct Toy {
     DpcLeaf leaf[3];
     DpcProgram program;
     DpcStep step[MOST + 4];
-    DpcBuf buf[4];
+    DpcBuf buf[5];
 } Toy;
 
 static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
@@ -90,9 +90,15 @@ static const DpcColl colls[] = {{DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 1,
                                  1, 0, 0, 0}};
 static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},
                                 {"loss", "all_reduce", "toy.lua:4"},
-                                {"bad", "log", "toy.lua:5"}};
-enum { X, ACC, W, LOSS };
-static const uint32_t args[] = {ACC, X, ACC, ACC, ACC, ACC, W, LOSS};
+                                {"bad", "log", "toy.lua:5"},
+                                {"zero", "const", "toy.lua:6"},
+                                {"new", "add", "toy.lua:7"}};
+enum { X, ACC, W, LOSS, SUM };
+static const uint32_t args[] = {ACC, X, ACC, ACC, SUM, SUM, W, LOSS};
+enum { R = DPC_READ, RW = DPC_READ | DPC_WRITE };
+static const uint8_t hows[] = {DPC_WRITE, R, RW, R, DPC_WRITE, R, RW,
+                               DPC_WRITE};
+static const DpcHeld helds[] = {{0, W + 1, W + 1}};
 static const uint32_t waits[] = {0, 1};
 static const DpcPos poses[] = {{0x21, ROWS}};
 static const DpcPort ports[] = {{1, X}, {2, LOSS}};
@@ -107,7 +113,8 @@ static DpcStep kernel_step(uint32_t call, uint32_t arg, uint32_t narg)
 static void steps_fill(Toy *t, int turns)
 {
     int n = 0;
-    t->step[n++] = kernel_step(0, 0, 1);
+    t->step[n] = kernel_step(0, 0, 1);
+    t->step[n++].node = 3;
     for (int k = 0; k < turns; k++) {
         t->step[n] = kernel_step(1, 1, 2);
         t->step[n].turn = (uint16_t)k;
@@ -118,6 +125,7 @@ static void steps_fill(Toy *t, int turns)
                              .narg = 2, .node = 1, .nwait = 1, .event = 1};
     t->step[n] = kernel_step(2, 5, 3);
     t->step[n].wait = 1;
+    t->step[n].node = 4;
     t->step[n++].nwait = 1;
     t->program.nstep = (uint32_t)n;
 }
@@ -131,15 +139,21 @@ static void toy_make(Toy *t, int ranks, int turns)
     t->leaf[1] = (DpcLeaf){.name = "x", .kind = DPC_INPUT, .ndim = 1,
         .dim = {(int64_t)ranks * turns * ROWS}, .split = {0x21}};
     t->leaf[2] = (DpcLeaf){.name = "loss", .kind = DPC_OUTPUT};
-    t->buf[X] = (DpcBuf){0, 8, 64, (uint16_t)turns, DPC_IO, DPC_F32 + 1};
-    t->buf[ACC] = (DpcBuf){64, 4, 0, 1, DPC_ARENA, DPC_F32 + 1};
-    t->buf[W] = (DpcBuf){0, 4, 0, 1, DPC_LEAVES, DPC_F32 + 1};
-    t->buf[LOSS] = (DpcBuf){64 * turns, 4, 0, 1, DPC_IO, DPC_F32 + 1};
+    t->buf[X] = (DpcBuf){0, 8, 64, (uint16_t)turns, DPC_IO, DPC_F32 + 1,
+        X + 1, 0, 0, 0, 2};
+    t->buf[ACC] = (DpcBuf){64, 4, 0, 1, DPC_ARENA, DPC_F32 + 1,
+        ACC + 1, 0, 0, 1, 0};
+    t->buf[SUM] = (DpcBuf){64, 4, 0, 1, DPC_ARENA, DPC_F32 + 1,
+        SUM + 1, 0, 0, 0, 0};
+    t->buf[W] = (DpcBuf){0, 4, 0, 1, DPC_LEAVES, DPC_F32 + 1,
+        W + 1, 0, 0, 0, 0};
+    t->buf[LOSS] = (DpcBuf){64 * turns, 4, 0, 1, DPC_IO, DPC_F32 + 1,
+        LOSS + 1, 0, 0, 0, 0};
     steps_fill(t, turns);
     t->program = (DpcProgram){.entry = "train", .nstep = t->program.nstep,
-        .nbuf = 4, .nnode = 3, .nport = 2, .nevent = 2, .step = t->step,
-        .buf = t->buf, .node = nodes, .port = ports, .arg = args,
-        .wait = waits, .pos = poses, .arena = 128, .io = 64 * turns + 64};
+        .nbuf = 5, .nnode = 5, .nport = 2, .nevent = 2, .nheld = 1,
+        .step = t->step, .buf = t->buf, .node = nodes, .port = ports,
+        .held = helds, .arg = args, .how = hows, .wait = waits, .pos = poses, .arena = 128, .io = 64 * turns + 64};
     t->unit = (DpcUnit){.abi = DPC_ABI, .model = "toy", .naxis = 2,
         .nleaf = 3, .nprogram = 1, .nkernel = 4, .ncoll = 1, .axis = t->axis,
         .leaf = t->leaf, .program = &t->program, .kernel = kernels,
@@ -320,7 +334,11 @@ static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
     t.step[3].nwait = 1;
     t.step[3].node = 2;
     t.step[4].arg = 5;
-    t.buf[W].space = DPC_IO;              /* keep the leaf sound */
+    uint8_t only[sizeof hows];            /* keep the leaf sound: w elsewhere */
+    memcpy(only, hows, sizeof hows);
+    only[6] = DPC_WRITE;
+    t.program.how = only;
+    t.buf[W].space = DPC_IO;
     t.buf[W].at = t.buf[LOSS].at + 16;
     world_run(&t.unit, 2, r, hunt);
     assert_int_equal(r[0].status, DPC_OK);
@@ -378,7 +396,8 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     toy_make(&t, 2, 1);
     t.unit.coll = c;
     t.unit.ncoll = 3;
-    t.program.nstep = 1;                  /* zero only */
+    t.program.nstep = 1;                  /* zero only: no loss */
+    t.program.nport = 0;
     world_run(&t.unit, 2, r, collectives);
     for (int i = 0; i < 2; i++) {
         assert_string_equal(r[i].text, "");

@@ -85,15 +85,21 @@ static const DpcColl toy_colls[] = {
     {DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 2, 1, 0, 0, 0}};
 static const DpcNode toy_nodes[] = {
     {"grad", "dot", "toy.lua:10"}, {"bad", "log", "toy.lua:11"},
-    {"sum", "all_reduce", "toy.lua:12"}, {"new", "sub", "toy.lua:13"}};
+    {"sum", "all_reduce", "toy.lua:12"}, {"new", "sub", "toy.lua:13"},
+    {"zero", "const", "toy.lua:9"}};
 enum { B_X, B_SUM, B_W, B_LR, B_STEP, B_POISON, B_SLOW, B_LOSS, B_TOKEN,
-       B_PICTURE, B_N };
+       B_PICTURE, B_ALL, B_N };
 static const uint32_t toy_args[] = {
     B_SUM, B_X, B_W, B_SUM,                       /* 0 zero, 1 grad */
     B_SUM, B_STEP, B_POISON, B_SLOW,              /* 4 bad */
-    B_SUM, B_SUM,                                 /* 8 all_reduce */
-    B_SUM, B_W, B_LR, B_LOSS,                     /* 10 update */
-    B_SUM, B_LOSS, B_TOKEN, B_PICTURE};           /* 14 loss, 16 draw */
+    B_SUM, B_ALL,                                 /* 8 all_reduce */
+    B_ALL, B_W, B_LR, B_LOSS,                     /* 10 update */
+    B_ALL, B_LOSS, B_TOKEN, B_PICTURE};           /* 14 loss, 16 draw */
+enum { R_ = DPC_READ, W_ = DPC_WRITE, A_ = DPC_READ | DPC_WRITE };
+static const uint8_t toy_hows[] = {
+    W_, R_, R_, A_, A_, R_, R_, R_, R_, W_, R_, A_, R_, W_, R_, W_, R_, W_};
+static const uint8_t toy_hows_init[] = {W_, R_, W_};
+static const DpcHeld toy_held[] = {{TOY_W, B_W + 1, B_W + 1}};
 static const uint32_t toy_waits[] = {0, 1};
 static const DpcPort toy_ports[] = {
     {TOY_X, B_X}, {TOY_LR, B_LR}, {TOY_STEP, B_STEP}, {TOY_POISON, B_POISON},
@@ -106,7 +112,7 @@ static const DpcRun toy_runs[] = {
 #define TOY_STEP_OF(node_, call_, arg_, narg_) \
     {.node = node_, .call = call_, .arg = arg_, .narg = narg_, .event = -1}
 static const DpcStep toy_train[] = {
-    TOY_STEP_OF(0, 1, 0, 1),
+    TOY_STEP_OF(4, 1, 0, 1),
     {.node = 0, .call = 2, .arg = 1, .narg = 3, .event = -1, .turn = 0},
     {.node = 0, .call = 2, .arg = 1, .narg = 3, .event = -1, .turn = 1},
     {.node = 1, .call = 3, .arg = 4, .narg = 4, .event = 0},
@@ -115,7 +121,7 @@ static const DpcStep toy_train[] = {
     {.node = 3, .call = 4, .arg = 10, .narg = 4, .wait = 1, .nwait = 1,
      .event = -1}};
 static const DpcStep toy_eval[] = {
-    TOY_STEP_OF(0, 1, 0, 1),
+    TOY_STEP_OF(4, 1, 0, 1),
     {.node = 0, .call = 2, .arg = 1, .narg = 3, .event = -1, .turn = 0},
     {.node = 0, .call = 2, .arg = 1, .narg = 3, .event = 0, .turn = 1},
     {.kind = DPC_STEP_COLL, .stream = 1, .node = 2, .arg = 8, .narg = 2,
@@ -160,9 +166,10 @@ static void toy_leaves_make(void)
 static DpcProgram toy_entry(const char *entry, const DpcStep *s, uint32_t n,
                             const DpcPort *port, uint32_t nport)
 {
-    return (DpcProgram){.entry = entry, .nstep = n, .nbuf = B_N, .nnode = 4,
-        .nport = nport, .nevent = 2, .step = s, .buf = toy_buf,
-        .node = toy_nodes, .port = port, .arg = toy_args, .wait = toy_waits,
+    return (DpcProgram){.entry = entry, .nstep = n, .nbuf = B_N, .nnode = 5,
+        .nport = nport, .nevent = 2, .nheld = 1, .step = s, .buf = toy_buf,
+        .node = toy_nodes, .port = port, .held = toy_held, .arg = toy_args,
+        .how = nport ? toy_hows : toy_hows_init, .wait = toy_waits,
         .arena = 4096, .io = 8192, .batch = nport > 2 ? TOY_BATCH : 0};
 }
 
@@ -175,13 +182,20 @@ static const DpcUnit *toy_make(int ranks)
     toy_axis[1] = (DpcAxis){"turn", TOY_TURNS, DPC_TIME};
     toy_leaves_make();
     for (int i = 0; i < B_N; i++)
-        toy_buf[i] = (DpcBuf){64 * i, 4, 0, 1, DPC_IO, DPC_F32 + 1};
-    toy_buf[B_X] = (DpcBuf){1024, toy_rows * 4, 64, TOY_TURNS, DPC_IO, 1};
-    toy_buf[B_SUM] = (DpcBuf){0, 8, 0, 1, DPC_ARENA, DPC_F32 + 1};
+        toy_buf[i] = (DpcBuf){64 * i, 4, 0, 1, DPC_IO, DPC_F32 + 1,
+                               (uint32_t)i + 1, 0, 0, 0, 0};
+    toy_buf[B_X] = (DpcBuf){1024, toy_rows * 4, 64, TOY_TURNS, DPC_IO, 1,
+                             B_X + 1, 0, 0, 0, 2};
+    toy_buf[B_SUM] = (DpcBuf){0, 8, 0, 1, DPC_ARENA, DPC_F32 + 1,
+                               B_SUM + 1, 0, 0, 1, 0};
+    toy_buf[B_ALL] = (DpcBuf){0, 8, 0, 1, DPC_ARENA, DPC_F32 + 1,
+                               B_ALL + 1, 0, 0, 0, 0};
     toy_buf[B_W].space = DPC_LEAVES;
     toy_buf[B_W].at = 0;
-    toy_buf[B_TOKEN] = (DpcBuf){2048, 48, 0, 1, DPC_IO, DPC_I32 + 1};
-    toy_buf[B_PICTURE] = (DpcBuf){4096, 1024, 0, 1, DPC_IO, DPC_F32 + 1};
+    toy_buf[B_TOKEN] = (DpcBuf){2048, 48, 0, 1, DPC_IO, DPC_I32 + 1,
+                                 B_TOKEN + 1, 0, 0, 0, 0};
+    toy_buf[B_PICTURE] = (DpcBuf){4096, 1024, 0, 1, DPC_IO, DPC_F32 + 1,
+                                   B_PICTURE + 1, 0, 0, 0, 0};
     toy_program[0] = toy_entry("init", toy_first, 1, NULL, 0);
     toy_program[1] = toy_entry("train", toy_train, 6, toy_ports, 6);
     toy_program[2] = toy_entry("eval", toy_eval, 5, eval_ports, 3);

@@ -1,0 +1,38 @@
+/* unit_rows.c -- a unit as the runtime will see it, without printing it. */
+#include "codegen/unit.h"
+
+static DpcProgram program_row(const Program *p)
+{
+    const Sched *s = p->g->sched;
+    return (DpcProgram){
+        .entry = p->g->entry, .nstep = p->nstep, .nbuf = p->nbuf,
+        .nnode = p->nnode, .nport = p->nport, .nheld = p->nheld,
+        .nevent = (uint32_t)s->nevent, .step = p->step, .buf = p->buf,
+        .node = p->node, .port = p->port, .held = p->held, .arg = p->arg,
+        .wait = p->wait, .how = p->how, .pos = p->pos,
+        .arena = s->bytes[ARENA], .io = s->bytes[IO],
+        .arena_lower = s->lower, .flops = p->flops, .batch = p->batch
+    };
+}
+
+DpcUnit unit_rows(const Unit *u, const char *model)
+{
+    DpcProgram *p = alloc(u->arena, (size_t)u->nprogram * sizeof *p);
+    DpcKernel *k = alloc(u->arena, (size_t)u->nkernel * sizeof *k);
+    DpcAxis *axis = alloc(u->arena, (size_t)u->mesh->naxis * sizeof *axis);
+    for (int i = 0; i < u->nprogram; i++)
+        p[i] = program_row(&u->program[i]);
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        k[i].name = u->kernel[i].name;
+    for (int i = 0; i < u->mesh->naxis; i++)
+        axis[i] = (DpcAxis){ u->mesh->axis[i].name, u->mesh->axis[i].size,
+                             (uint8_t)u->mesh->axis[i].kind };
+    return (DpcUnit){
+        .abi = DPC_ABI, .model = model, .naxis = (uint32_t)u->mesh->naxis,
+        .nleaf = u->nleaf, .nprogram = (uint32_t)u->nprogram,
+        .nkernel = u->nkernel, .ndot = u->ndot, .nconv = u->nconv,
+        .ncoll = u->ncoll, .axis = axis, .leaf = u->leaf, .program = p,
+        .kernel = k, .dot = u->dot, .conv = u->conv, .coll = u->coll,
+        .leaves = u->leaves
+    };
+}
