@@ -40,7 +40,7 @@ bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
         .nhwc = x->layout == 231, .packed = w->op == OP_pack,
         .batch = tx.dim[0], .c = tx.dim[1], .h = tx.dim[2], .w = tx.dim[3],
         .o = tw.dim[0], .kh = tw.dim[2], .kw = tw.dim[3],
-        .oh = ty.dim[2], .ow = ty.dim[3], .groups = 1,
+        .oh = ty.dim[2], .ow = ty.dim[3], .groups = tx.dim[1] / tw.dim[1],
         .stride = { stride, stride }, .pad = { pad, pad },
         .dilate = { dilate, dilate } };
     *why = "the library has no such convolution";

@@ -307,18 +307,22 @@ static void letter_read(lua_State *L, Op op, Attr *a, char c, int i)
     if (!whole || n < 1)
         fail(L, "%s: letter %c is %s, not a size", ops[op].name, c,
              luaL_tolstring(L, i, NULL));
-    if (!a->sig || !strchr(a->sig, c))
-        fail(L, "%s: \"%s\" has no letter %c", ops[op].name,
-             a->sig ? a->sig : "", c);
+    if (a->sig && !strchr(a->sig, c))
+        fail(L, "%s: \"%s\" has no letter %c", ops[op].name, a->sig, c);
+    if (!a->sig && n == 1)                /* one group is none */
+        return;
     int at = a->nletter++;
     for (; at && a->letter[at - 1].c > c; at--)
         a->letter[at] = a->letter[at - 1];
     a->letter[at] = (Letter){ .c = c, .size = n };
 }
 
-static bool is_letter(const char *s)
+/* A letter that the node may size: of its own signature, or "g?". */
+static bool is_letter(Op op, const char *s)
 {
-    return isalpha((unsigned char)s[0]) && !s[1];
+    const char *sig = ops[op].sig;
+    return isalpha((unsigned char)s[0]) && !s[1]
+        && (sig[0] == '@' || strstr(sig, (char[]){ s[0], '?', 0 }));
 }
 
 /* Keys and letters of the table at i. */
@@ -330,7 +334,7 @@ static void table_read(lua_State *L, Op op, Attr *a, int i)
                  luaL_typename(L, -2));
         const char *name = lua_tostring(L, -2);
         int at = lua_gettop(L);
-        if (is_letter(name) && ops[op].sig[0] == '@' && a->nletter < NATOM)
+        if (is_letter(op, name) && a->nletter < NATOM)
             letter_read(L, op, a, name[0], at);
         else
             key_read(L, op, a, name, at);

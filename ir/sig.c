@@ -13,7 +13,7 @@ typedef struct Reader {
     const char *p;                        /* what is left of the text */
     const char *op, *sig, *loc;           /* for messages */
     Sig *s;
-    int at;                               /* attr.dim, for "..n.." */
+    const Attr *attr;                     /* dim, for "..n.."; letters */
 } Reader;
 
 static void blank(Reader *r)
@@ -35,6 +35,19 @@ static void dim_letter(Reader *r, Term *t, char c)
     d->n = 1, d->c[0] = c;
 }
 
+/* "g?": there where the node gives its size. */
+static bool is_absent(Reader *r)
+{
+    char c = r->p[0];
+    if (r->p[1] != '?')
+        return false;
+    r->p++;
+    for (int i = 0; i < r->attr->nletter; i++)
+        if (r->attr->letter[i].c == c)
+            return false;
+    return true;
+}
+
 /* "(h d)" or "(h+k)", from after the parenthesis to after the other. */
 static void dim_group(Reader *r, Term *t)
 {
@@ -47,7 +60,9 @@ static void dim_group(Reader *r, Term *t)
         if (!isalpha((unsigned char)*r->p) || d->n == NDIM)
             err(r->loc, "%s: \"%s\" has a group that is not letters", r->op,
                 r->sig);
-        d->c[d->n++] = *r->p;
+        char c = *r->p;
+        if (!is_absent(r))
+            d->c[d->n++] = c;
     }
     if (!d->n || (d->window && d->n != 2) || *r->p != ')')
         err(r->loc, "%s: \"%s\" has a group that is not closed, or a window "
@@ -68,7 +83,7 @@ static int term_fixed_dims(const char *p)
     return n;
 }
 
-/* "...": lead dimensions '0', '1', ...;  "..n!..": all, n at r->at. */
+/* "...": lead dimensions '0', '1', ...;  "..n!..": all, n at dim. */
 static void dim_dots(Reader *r, Term *t, int lead)
 {
     bool around = r->p[1] == '.' && isalpha((unsigned char)r->p[2]);
@@ -77,7 +92,7 @@ static void dim_dots(Reader *r, Term *t, int lead)
     if (strncmp(end, "..", 2) != 0)
         err(r->loc, "%s: \"%s\" has dots that are not \"...\"", r->op, r->sig);
     for (int i = 0; i < lead + around; i++)
-        dim_letter(r, t, around && i == r->at ? c : (char)('0' + i));
+        dim_letter(r, t, around && i == r->attr->dim ? c : (char)('0' + i));
     if (around && r->p[3] == '!')
         r->s->fixed[(int)c] = true;
     r->p = end + 2;
@@ -210,9 +225,9 @@ static void operand_terms(Reader *r, const Graph *g, Op op, const Ref *in,
         if (r->s->in[i].ndim != t->ndim)
             err(r->loc, "%s: operand %d has %d dimensions, \"%s\" wants %d",
                 r->op, i + 1, t->ndim, r->sig, r->s->in[i].ndim);
-        if (around && (r->at < 0 || r->at >= t->ndim))
+        if (around && (r->attr->dim < 0 || r->attr->dim >= t->ndim))
             err(r->loc, "%s: dim=%d, but the operand has %d dimensions", r->op,
-                r->at, t->ndim);
+                r->attr->dim, t->ndim);
         if ((*r->p == ',') != (i + 1 < want))
             err(r->loc, "%s takes %d operands, \"%s\" names another number",
                 r->op, want, r->sig);
@@ -290,7 +305,7 @@ Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
               .pad = a->pad, .dilate = a->dilate ? a->dilate : 1 };
     bool own = ops[op].sig[0] == '@';
     Reader r = { own ? a->sig : ops[op].sig, ops[op].name, NULL, loc, &s,
-                 a->dim };
+                 a };
     int lead = 0;
 
     if (nin != ops[op].arity)

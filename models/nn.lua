@@ -6,6 +6,7 @@
 -- Values are f32; which of them are computed in bf16 is the compiler's matter.
 -- In the shapes: b batch, n and m tokens, c channels, h w picture, k width.
 
+local along = require "along"
 local nn = {}
 
 ---- where weights come from ----
@@ -133,6 +134,13 @@ end
 -- x [b, c, h, w] -> [b, c, h p, w p], each pixel p times p.
 function nn.nearest(x, p)
   return x:move("b c h w -> b c (h p) (w q)", { p = p, q = p })
+end
+
+-- Zeros around x [b, c, h, w]: around = { left, right, top, bottom }.
+function nn.pad2d(x, around)
+  local left, right, top, bottom = table.unpack(around)
+  x = top + bottom > 0 and along.pad(x, 2, top, bottom) or x
+  return left + right > 0 and along.pad(x, 3, left, right) or x
 end
 
 -- x [b, k] -> [b, 1, k]: one token.
@@ -283,16 +291,21 @@ function nn.linear(name, x, out, o)
   end)
 end
 
--- x [b, c, h, w] with filters w [out, c, size, size] -> [b, out, h', w'].
--- pad: zeros around (half the size, rounded down), stride, bias=false, init.
+-- x [b, c, h, w] with filters w [out, c / groups, size, size] -> [b, out, h',
+-- w'].  pad: zeros around (half the size, rounded down), or { left, right,
+-- top, bottom }; stride, dilate, groups, bias=false, init.
 function nn.conv2d(name, x, out, size, o)
   o = o or {}
-  local c = x:dim(1)
+  local groups, pad = o.groups or 1, o.pad or size // 2
+  local c = x:dim(1) // groups
+  if type(pad) == "table" then
+    x, pad = nn.pad2d(x, pad), 0
+  end
   return dpc.scope(name, function()
     local w = nn.weight("w", { out, c, size, size },
                         o.init or nn.lecun(c * size * size))
-    local y = x:conv(w, { stride = o.stride or 1,
-                          pad = o.pad or size // 2 })     -- [b, out, h', w']
+    local y = x:conv(w, { stride = o.stride or 1, pad = pad, g = groups,
+                          dilate = o.dilate or 1 })       -- [b, out, h', w']
     if o.bias == false then
       return y
     end

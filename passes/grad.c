@@ -117,7 +117,9 @@ static Ref call(Vjp *v, const Expr *e)
     Ref in[NIN];
     int nin = 0;
     double number;
-    a.sig = NULL, a.nletter = 0, a.dtype = 0;
+    a.sig = NULL, a.dtype = 0;
+    if (!strchr(ops[op].sig, '?'))
+        a.nletter = 0;
     for (int i = 0; i < e->narg; i++)
         if (e->key && e->key[i])
             set_key(v, &a, e->key[i], e->arg[i]);

@@ -111,12 +111,46 @@ local function functions(law)
       far(nn.mean(nn.one_hot(dice, 6), "ab->b"), 1 / 6):maximum(0.03) - 0.03
 end
 
+local function windows(law)
+  local x, w = normal(2, 6, 7, 7), normal(4, 3, 3, 3)
+  local o = { stride = 2, pad = 1 }
+  local function part(v, dim, size, i)
+    return v:slice{ dim = dim, at = i * size, size = size }
+  end
+  local apart = {}
+  for i = 0, 1 do
+    apart[i] = part(x, 1, 3, i):conv(part(w, 0, 2, i), o)
+  end
+  local y = x:conv(w, { stride = 2, pad = 1, g = 2 })
+  law.groups_are_convolutions_apart =
+      far(y, apart[0]:concat(apart[1], { dim = 1 })) / 10
+  -- the gradient's square, differentiated again: d/dx |y|^2 = 2 dx(y)
+  local dx, dw = table.unpack(dpc.grad((y * y):move("abcd->"), { x, w }))
+  law.a_grouped_gradient_to_the_picture =
+      far((dx * x):move("abcd->"), (y * y):move("abcd->") * 2) / 1e4
+  law.a_grouped_gradient_to_the_filters =
+      far((dw * w):move("abcd->"), (y * y):move("abcd->") * 2) / 1e4
+  local each = normal(6, 1, 4, 4)                          -- depthwise
+  law.each_channel_by_itself =
+      far(part(x:conv(each, { stride = 2, pad = 1, g = 6 }), 1, 1, 4),
+          part(x, 1, 1, 4):conv(part(each, 0, 1, 4), o)) / 10
+  law.zeros_right_and_below =
+      far(nn.pad2d(x, { 0, 1, 0, 1 }):conv(normal(4, 6, 3, 3) * 0 + 1,
+                                           { stride = 2 })
+              :slice{ dim = 2, at = 0, size = 2 }
+              :slice{ dim = 3, at = 0, size = 2 },
+          x:conv(normal(4, 6, 3, 3) * 0 + 1, { stride = 2 })
+              :slice{ dim = 2, at = 0, size = 2 }
+              :slice{ dim = 3, at = 0, size = 2 }) / 100
+end
+
 local function laws()
   local law = {}
   order(law)
   picks(law)
   sizes(law)
   functions(law)
+  windows(law)
   return law
 end
 

@@ -54,9 +54,10 @@ static const char *operand(const char *p, const Attr *a, bool odd, Type *t)
         if (*p == '#') {
             t->dtype = I32;
         } else if (*p == '(') {
-            bool win = p[2] == '+';
+            bool win = p[2] == '+', may = p[2] == '?';
             t->dim[t->ndim] = win ? window(a, p[1], p[3], odd)
-                            : size_of(p[1], odd) * size_of(p[2], odd);
+                : may ? size_of(p[3], odd) * (a->nletter ? 2 : 1)
+                : size_of(p[1], odd) * size_of(p[2], odd);
             t->ndim++, p = strchr(p, ')');
         } else if (*p == '.') {
             for (int i = 0; i < 2 + around; i++)
@@ -133,9 +134,13 @@ static int cases_of(Op op, Case *c, bool odd)
     if (ops[op].sig[0] == '@')
         return own_cases(op, c, odd);
     if (op_has_key(op, "stride") && ops[op].arity > 1) {
+        static Letter groups[] = { { 'g', 2, 0 } };
         for (int i = 0; i < COUNT(windows); i++)
             add_case(c, &n, op, (Attr){ .stride = windows[i][0],
                      .pad = windows[i][1], .dilate = windows[i][2] }, odd);
+        for (int i = 1; i < 3; i++)
+            add_case(c, &n, op, (Attr){ .stride = i, .pad = 1, .nletter = 1,
+                     .letter = groups }, odd);
         return n;
     }
     for (int dim = 0; dim < (op_has_key(op, "dim") ? 3 : 1); dim++) {

@@ -264,6 +264,23 @@ static const Case folds[] = {
       "w = param : f32[4,3,3,3]\n"
       "y = conv x, w stride=2 pad=1\n"
       "return y=y\n", 1e-6, 0 },
+    { "conv in groups as loops",
+      "x = input : f32[2,6,9,8]\n"
+      "w = param : f32[4,3,3,3]\n"
+      "y = conv x, w g=2 stride=2 pad=1\n"
+      "return y=y\n", 1e-6, 0 },
+    { "conv_dx in groups as loops",
+      "x = input : f32[2,6,9,8]\n"
+      "w = param : f32[4,3,3,3]\n"
+      "dy = input : f32[2,4,5,4]\n"
+      "y = conv_dx dy, w, x g=2 stride=2 pad=1\n"
+      "return y=y\n", 1e-6, 0 },
+    { "conv_dw in groups as loops",
+      "x = input : f32[2,6,9,8]\n"
+      "w = param : f32[4,3,3,3]\n"
+      "dy = input : f32[2,4,5,4]\n"
+      "y = conv_dw x, dy, w g=2 stride=2 pad=1\n"
+      "return y=y\n", 1e-6, 0 },
     { "conv_dx as loops",
       "x = input : f32[2,3,9,8]\n"
       "w = param : f32[4,3,3,3]\n"
