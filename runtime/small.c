@@ -25,6 +25,7 @@
 
 enum { BLOCK = 256, BLOCKS = 256 };
 
+__attribute__((unused))
 static _Alignas(64) char block[BLOCKS][BLOCK];
 static _Atomic uint32_t below[BLOCKS];    /* 1 + the next free; 0: the last */
 static _Atomic uint64_t top;              /* low half as below, high: changes */
