@@ -130,7 +130,7 @@ parity() {
     for f in ${1:-tests/parity/*.lua}; do
         test -f "$f" || { echo "FAIL $f: no such file"; fail=$((fail + 1))
                           continue; }
-        "$BUILD/dpc" eval --cases "$f" > "$out" 2>&1
+        "$BUILD/dpc" eval --host --cases "$f" > "$out" 2>&1
         rc=$? last=$(tail -1 "$out")
         case $last in
         *' passed, '*' failed, '*' skipped')

@@ -93,14 +93,22 @@ bool fill_keeps(const char *name);
 double *fill_param(Arena *, const char *name, const Type *);
 double *fill_spec(Arena *, const Spec *, const Type *, int step);
 
+/* A whole tensor, row-major. */
+typedef struct Whole { const double *at; int64_t n; } Whole;
+/* A leaf of a graph, and what it holds. */
+typedef struct Held { Ref leaf; double *value; } Held;
+
 /* case_run.c: what an input or scalar of the graph holds at a step. */
 double *case_input(Arena *, const Case *, const Node *, int step);
 double case_scalar(const Case *, const Node *, int step);
-double want_measure(const Want *, const double *x, int64_t n);
+double want_measure(const Want *, const Whole *);         /* NAN: absent */
 double case_count(const Graph *, bool trainable);         /* parameters */
-/* The number of each want, by the evaluator in doubles; NAN
- * where the graph has no such out. */
-double *case_evaluate(const Case *, const Graph *, const Graph *init,
-                      Arena *);
+/* What each want is read off, by the evaluator in doubles: by want, at its
+ * step; n 0 where the graph has no such out. */
+Whole *case_evaluate(const Case *, const Graph *, const Graph *init, Arena *);
+/* What params and states start as: by leaf of g, in the order of its nodes;
+ * *n their number. */
+Held *case_leaves(const Case *, const Graph *g, const Graph *init, Arena *,
+                  uint32_t *n);
 
 #endif

@@ -5,15 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef struct Held { Ref leaf; double *value; } Held;    /* between steps */
-
 typedef struct Running {
     const Case *c;
     const Graph *g;
     Arena *a;
     Held *held;                           /* params and states */
-    uint32_t nheld, heldcap;
-    double *got;                          /* by want */
+    uint32_t nheld;
+    Whole *got;                           /* by want */
 } Running;
 
 /* ---- what leaves hold ---- */
@@ -58,36 +56,39 @@ static const double *init_find(Eval *e, const Graph *init, const char *name)
     die("\"%s\" has no init", name);
 }
 
-static double *leaf_value(const Running *r, Eval *init_of, const Graph *init,
-                          const Node *n)
+static double *leaf_value(const Case *c, Eval *init_of, const Graph *init,
+                          const Node *n, Arena *a)
 {
     size_t size = (size_t)type_volume(&n->type) * sizeof(double);
-    for (uint32_t i = 0; i < r->c->nleaf; i++)
-        if (strcmp(r->c->leaf[i].name, n->name) == 0)
-            return fill_spec(r->a, &r->c->leaf[i].spec, &n->type, 0);
+    for (uint32_t i = 0; i < c->nleaf; i++)
+        if (strcmp(c->leaf[i].name, n->name) == 0)
+            return fill_spec(a, &c->leaf[i].spec, &n->type, 0);
     if (n->op == OP_param && !fill_keeps(n->name))
-        return fill_param(r->a, n->name, &n->type);
-    return memcpy(alloc(r->a, size + 1), init_find(init_of, init, n->name),
-                  size);
+        return fill_param(a, n->name, &n->type);
+    return memcpy(alloc(a, size + 1), init_find(init_of, init, n->name), size);
 }
 
-/* Params and states at the first step. */
-static void hold(Running *r, const Graph *init)
+Held *case_leaves(const Case *c, const Graph *g, const Graph *init, Arena *a,
+                  uint32_t *n)
 {
+    Held *held = NULL;
+    uint32_t cap = 0;
     Eval *e = eval_new(init, REAL, 0, 0);
     for (Ref k = 0; k < init->n; k++)
         if (init->node[k].op == OP_param && !fill_keeps(init->node[k].name))
-            eval_set(e, k, (const Num *)fill_param(r->a, init->node[k].name,
+            eval_set(e, k, (const Num *)fill_param(a, init->node[k].name,
                                                    &init->node[k].type));
     eval_run(e);
-    for (Ref k = 0; k < r->g->n; k++) {
-        const Node *n = &r->g->node[k];
-        if (n->op != OP_param && n->op != OP_state)
+    *n = 0;
+    for (Ref k = 0; k < g->n; k++) {
+        const Node *node = &g->node[k];
+        if (node->op != OP_param && node->op != OP_state)
             continue;
-        GROW(r->a, r->held, r->nheld, r->heldcap);
-        r->held[r->nheld++] = (Held){ k, leaf_value(r, e, init, n) };
+        GROW(a, held, *n, cap);
+        held[(*n)++] = (Held){ k, leaf_value(c, e, init, node, a) };
     }
     eval_free(e);
+    return held;
 }
 
 /* ---- one step ---- */
@@ -106,16 +107,16 @@ static void leaves_set(const Running *r, Eval *e, int step)
         eval_set(e, r->held[i].leaf, (const Num *)r->held[i].value);
 }
 
-double want_measure(const Want *w, const double *x, int64_t n)
+double want_measure(const Want *w, const Whole *x)
 {
     double sum = 0;
     if (w->kind == WANT_ELEMENT) {
-        int64_t at = w->index < 0 ? n - 1 : w->index;
-        return at < n ? x[at] : NAN;
+        int64_t at = w->index < 0 ? x->n - 1 : w->index;
+        return at >= 0 && at < x->n ? x->at[at] : NAN;
     }
-    for (int64_t i = 0; i < n; i++)
-        sum += w->kind == WANT_ABS ? fabs(x[i]) : x[i];
-    return w->kind == WANT_ABS ? sum / (double)n : sum;
+    for (int64_t i = 0; i < x->n; i++)
+        sum += w->kind == WANT_ABS ? fabs(x->at[i]) : x->at[i];
+    return !x->n ? NAN : w->kind == WANT_ABS ? sum / (double)x->n : sum;
 }
 
 double case_count(const Graph *g, bool trainable)
@@ -128,17 +129,37 @@ double case_count(const Graph *g, bool trainable)
     return n;
 }
 
+static Whole whole_of(Running *r, Eval *e, const char *name)
+{
+    for (uint32_t k = 0; k < r->g->nout; k++) {
+        Ref ref = r->g->out[k].ref;
+        int64_t n = type_volume(&r->g->node[ref].type);
+        size_t size = (size_t)n * sizeof(double);
+        if (strcmp(r->g->out[k].name, name) == 0)
+            return (Whole){ memcpy(alloc(r->a, size + 1), eval_get(e, ref),
+                                   size), n };
+    }
+    return (Whole){ NULL, 0 };
+}
+
+static Whole count_of(Running *r, const Want *w)
+{
+    double *n = alloc(r->a, sizeof *n);
+    *n = case_count(r->g, strcmp(w->of, "trainable") == 0);
+    return (Whole){ n, 1 };
+}
+
+/* Wants of one out stand beside each other. */
 static void measure(Running *r, Eval *e, int step)
 {
     for (uint32_t i = 0; i < r->c->nwant; i++) {
         const Want *w = &r->c->want[i];
-        if (w->kind == WANT_COUNT)
-            r->got[i] = case_count(r->g, strcmp(w->of, "trainable") == 0);
-        for (uint32_t k = 0; w->step == step && k < r->g->nout; k++)
-            if (strcmp(r->g->out[k].name, w->of) == 0)
-                r->got[i] = want_measure(w,
-                    (const double *)eval_get(e, r->g->out[k].ref),
-                    type_volume(&r->g->node[r->g->out[k].ref].type));
+        if (w->step != step)
+            continue;
+        bool again = i && w[-1].step == step && strcmp(w[-1].of, w->of) == 0;
+        r->got[i] = again ? r->got[i - 1]
+                  : w->kind == WANT_COUNT ? count_of(r, w)
+                  : whole_of(r, e, w->of);
     }
 }
 
@@ -155,15 +176,13 @@ static void advance(Running *r, Eval *e)
         }
 }
 
-double *case_evaluate(const Case *c, const Graph *g, const Graph *init,
-                      Arena *a)
+Whole *case_evaluate(const Case *c, const Graph *g, const Graph *init,
+                     Arena *a)
 {
     Job job = { .keep = a };
-    Running r = { c, run_passes("grad", g, &job), a, NULL, 0, 0,
-                  alloc(a, (c->nwant + 1) * sizeof(double)) };
-    for (uint32_t i = 0; i < c->nwant; i++)
-        r.got[i] = NAN;
-    hold(&r, init);
+    Running r = { c, run_passes("grad", g, &job), a, NULL, 0,
+                  alloc(a, (c->nwant + 1) * sizeof(Whole)) };
+    r.held = case_leaves(c, r.g, init, a, &r.nheld);
     for (int s = 0; s < c->steps; s++) {
         Eval *e = eval_new(r.g, REAL, 0, (uint64_t)s);
         leaves_set(&r, e, s);

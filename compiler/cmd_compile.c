@@ -216,10 +216,9 @@ static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
     return true;
 }
 
-int cmd_compile(const Options *o)
+void model_compile(const Options *o, const Model *m)
 {
     unsigned emit = emit_set(o);
-    Model *m = model_open(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
     stages_refuse(o, plan);
     Job job = job_open(o, plan);
@@ -232,7 +231,7 @@ int cmd_compile(const Options *o)
     char *input = cached ? input_text(m, plan, &job, &n) : NULL;
     if (cached && recalled(o, &u, emit, input, n)) {
         free(input);
-        return 0;
+        return;
     }
     unit_threads(rank_threads(&job));
     if (emit & EMIT_PLAN)
@@ -253,5 +252,10 @@ int cmd_compile(const Options *o)
     if (cached)
         unit_remember(input, n, &u, o->arena, &r);
     free(input);
+}
+
+int cmd_compile(const Options *o)
+{
+    model_compile(o, model_open(o));
     return 0;
 }

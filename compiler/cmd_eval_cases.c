@@ -1,7 +1,6 @@
 /* cmd_eval_cases.c -- dpc eval --cases: parts of models against numbers of
  * the originals. */
-#include "compiler/case.h"
-#include "compiler/options.h"
+#include "compiler/case_host.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,68 +14,172 @@ typedef struct Tally {
 
 /* ---- one number ---- */
 
-/* In doubles: 2e-6, or half a unit of the last digit that is given. */
-static double tolerance(const Want *w)
+typedef struct Shown {                    /* a number beside its limit */
+    const char *text;
+    double got, want, within;
+} Shown;
+
+static bool differs(const Shown *s)
 {
-    return fmax(2e-6 * fabs(w->value), w->half);
+    return !(fabs(s->got - s->want) <= s->within);
 }
 
-static bool differs(const Want *w, double got, double within)
-{
-    return !(fabs(got - w->value) <= within);
-}
-
-static void json_line(Tally *t, const Case *c, const char *on, const Want *w,
-                      double got, double within)
+static void json_line(Tally *t, const Case *c, const char *on, const Shown *s)
 {
     printf("%s{\"case\": ", t->shown++ ? ",\n " : "");
     json_quote(stdout, c->name);
     printf(", \"on\": \"%s\", \"value\": ", on);
-    json_quote(stdout, w->text);
-    if (isfinite(got))
-        printf(", \"got\": %.17g", got);
+    json_quote(stdout, s->text);
+    if (isfinite(s->got))
+        printf(", \"got\": %.17g", s->got);
     else
         printf(", \"got\": null");
     printf(", \"want\": %.17g, \"tolerance\": %.3g, \"differs\": %s}",
-           w->value, within, differs(w, got, within) ? "true" : "false");
+           s->want, s->within, differs(s) ? "true" : "false");
 }
 
-/* Numbers of a case, by want; true when none differs. */
-static bool compare(Tally *t, const Case *c, const char *on,
-                    const double *got)
+/* True when it does not differ. */
+static bool show(Tally *t, const Case *c, const char *on, const Shown *s)
+{
+    bool bad = differs(s);
+    if (t->o->json)
+        json_line(t, c, on, s);
+    else if (bad || t->o->verbose)
+        printf("%s %s on %s: %s is %.10g, %.10g is wanted, within %.2g\n",
+               bad ? "FAIL" : "ok", c->name, on, s->text, s->got, s->want,
+               s->within);
+    return !bad;
+}
+
+/* ---- in doubles ---- */
+
+/* 2e-6, or half a unit of the last digit that is given. */
+static bool compare_eval(Tally *t, const Case *c, const Whole *got)
 {
     bool same = true;
     for (uint32_t i = 0; i < c->nwant; i++) {
         const Want *w = &c->want[i];
-        double within = tolerance(w);
-        bool bad = differs(w, got[i], within);
-        same &= !bad;
-        if (t->o->json)
-            json_line(t, c, on, w, got[i], within);
-        else if (bad || t->o->verbose)
-            printf("%s %s on %s: %s is %.10g, %.10g is wanted, within %.2g\n",
-                   bad ? "FAIL" : "ok", c->name, on, w->text, got[i],
-                   w->value, within);
+        Shown s = { w->text, want_measure(w, &got[i]), w->value,
+                    fmax(2e-6 * fabs(w->value), w->half) };
+        same &= show(t, c, "eval", &s);
+    }
+    return same;
+}
+
+/* ---- on the host ---- */
+
+static double mean_abs(const Whole *x)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < x->n; i++)
+        sum += fabs(x->at[i]);
+    return x->n ? sum / (double)x->n : 0;
+}
+
+/* How far f32 may be from the expected value; `exact` is what it is read off
+ * in doubles.  Values that the original's own f32 misses by more, by that. */
+static double f32_within(const Want *w, const Whole *exact)
+{
+    double mean = mean_abs(exact), own = fabs(w->f32 - w->value);
+    double within = w->kind == WANT_LOSS ? 1e-5 * fabs(w->value)
+                  : w->kind == WANT_NORM ? 1e-4 * fabs(w->value)
+                  : w->kind == WANT_SUM ? 1e-5 * (double)exact->n * mean
+                  : 1e-5 * mean;
+    return fmax(within, w->half) + own;
+}
+
+/* The element that is farthest from the evaluator's. */
+static Shown farthest(const Want *w, const Whole *got, const Whole *exact,
+                      Arena *a)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < got->n; i++)
+        if (!(fabs(got->at[i] - exact->at[i]) <=
+              fabs(got->at[at] - exact->at[at])))
+            at = i;
+    return (Shown){ fmt(a, "%s[%lld], of all,", w->of, (long long)at),
+                    got->at[at], exact->at[at], 1e-5 * mean_abs(exact) };
+}
+
+/* |got - exact| / |exact|, L2. */
+static double distance(const Whole *got, const Whole *exact)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < got->n; i++) {
+        double d = got->at[i] - exact->at[i];
+        off += d * d, all += exact->at[i] * exact->at[i];
+    }
+    return sqrt(off / all);
+}
+
+/* Whole tensors are compared once, where the first of their wants stands. */
+static bool first_of(const Case *c, uint32_t i)
+{
+    const Want *w = &c->want[i];
+    return !i || w[-1].step != w->step || strcmp(w[-1].of, w->of) != 0;
+}
+
+static bool compare_f32(Tally *t, const Case *c, const Whole *got,
+                        const Whole *exact)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < c->nwant; i++) {
+        const Want *w = &c->want[i];
+        if (w->kind == WANT_COUNT)
+            continue;
+        Shown s = { w->text, want_measure(w, &got[i]), w->value,
+                    f32_within(w, &exact[i]) };
+        same &= show(t, c, "host", &s);
+        if (!first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
+            continue;
+        s = farthest(w, &got[i], &exact[i], t->o->arena);
+        same &= show(t, c, "host", &s);
+    }
+    return same;
+}
+
+static bool compare_bf16(Tally *t, const Case *c, const Whole *got,
+                         const Whole *exact)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < c->nwant; i++) {
+        if (!first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
+            continue;
+        Shown s = { fmt(t->o->arena, "%s: relative L2", c->want[i].of),
+                    distance(&got[i], &exact[i]), 0, 0.03 };
+        same &= show(t, c, "host in bf16", &s);
     }
     return same;
 }
 
 /* ---- one case ---- */
 
-typedef struct Attempt { Case *c; const CaseFile *file; Tally *t; bool same; }
-    Attempt;
+typedef struct Attempt {
+    Case *c;
+    const CaseFile *file;
+    Tally *t;
+    bool same;
+    ErrTrap trap;                         /* of the case: text of the error */
+} Attempt;
 
 static void attempt(Attempt *at)
 {
     const Options *o = at->t->o;
+    Case *c = at->c;
     Arena *a = arena_new();
     Graph *init;
     ModelOptions m = { .home = o->home, .define = o->define.at,
                        .ndefine = o->define.n, .memory = o->lua_memory << 20,
                        .instructions = o->lua_limit };
-    Graph *g = case_trace(at->c, at->file, &m, &init, a);
-    at->same = compare(at->t, at->c, "eval",
-                       case_evaluate(at->c, g, init, a));
+    bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
+    Graph *g = case_trace(c, at->file, &m, &init, a);
+    Whole *exact = case_evaluate(c, g, init, a), *got;
+    at->same = compare_eval(at->t, c, exact);
+    if (o->host) {
+        got = case_on_host(o, c, g, init, a);
+        at->same &= bf16 ? compare_bf16(at->t, c, got, exact)
+                         : compare_f32(at->t, c, got, exact);
+    }
     arena_free(a);
 }
 
@@ -102,15 +205,14 @@ static void told(const Attempt *at, const char *text)
 /* Errors of the model or of the case are the case's failure. */
 static void try(Attempt *at)
 {
-    ErrTrap trap;
-    if (setjmp(trap.jump) == 0) {
-        err_push(&trap);
+    if (setjmp(at->trap.jump) == 0) {
+        err_push(&at->trap);
         attempt(at);
         err_pop();
         return;
     }
     at->same = false;
-    told(at, trap.text);
+    told(at, at->trap.text);
 }
 
 /* The model's file: as it stands, or below home. */
@@ -144,7 +246,7 @@ static void one(Tally *t, const CaseFile *file, Case *c)
         skip(t, c, fmt(o->arena, "there is no \"%s\"", model));
         return;
     }
-    Attempt at = { c, file, t, false };
+    Attempt at = { .c = c, .file = file, .t = t };
     try(&at);
     at.same ? t->passed++ : t->failed++;
     fflush(stdout);

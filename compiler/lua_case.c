@@ -266,8 +266,10 @@ static void inputs_read(lua_State *L, const Reading *r)
             WRONG(L, r, name[i], "input \"%s\": a table of sizes is wanted, "
                   "this is a %s", name[i], luaL_typename(L, -1));
         in.spec = spec_read(L, r, lua_gettop(L), name[i], &whole);
+        r->f->line = case_place(r->f->a, r->file->path, c->name, name[i]);
         in.type = dims_check(L, lua_gettop(L), whole ? I32 : F32,
                              fmt(r->f->a, "input \"%s\"", name[i]));
+        r->f->line = NULL;
         spec_check(L, r, &in);
         GROW(r->f->a, c->input, c->ninput, c->inputcap);
         c->input[c->ninput++] = in;

@@ -66,6 +66,7 @@ void help_all(FILE *);
 #include "compiler/options.def"
 
 int cmd_eval_cases(const Options *);       /* dpc eval --cases */
+void model_compile(const Options *, const Model *);       /* cmd_compile.c */
 
 /* driver.c: what the commands that read a model share. */
 Model *model_open(const Options *);

@@ -34,7 +34,10 @@ struct DpcFeed {
     int field[DPC_NAXIS * 2];             /* of the data */
     int32_t *where;                       /* [batch] row of the loader; -1 */
     int64_t batch, nrow, bytes;
+    int64_t step;                         /* of the next batch */
     bool once, filled;
+    bool given_move;                      /* some file has rows for more than
+                                             one step */
 };
 
 enum { MOST_FIELDS = sizeof ((DpcFeed *)0)->field / sizeof(int) };
@@ -135,6 +138,7 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
         if (!strcmp(how->given[i].input, l->name)) {
             p->given = &how->given[i];
             p->dtype = p->given->field.dtype;
+            f->given_move |= p->given->nrow > l->dim[0];
             return match(l, &p->given->field, p->given->field.name);
         }
     int k = how->data ? dpc_data_find(how->data, l->name) : -1;
@@ -272,6 +276,7 @@ DpcStatus dpc_feed_open(DpcRt *rt, uint32_t program, const DpcFeedHow *how,
     f->rt = rt;
     f->place = place;
     f->once = how->once;
+    f->step = how->start;
     DpcStatus s = places_make(f, program, how);
     if (!s)
         s = loader_start(f, how);
@@ -352,8 +357,9 @@ static void place_write(DpcFeed *f, const Place *p, const void **of_field)
         memset(p->to, 0, (size_t)p->size);    /* padding */
     for (int64_t r = 0; r < p->box.size[0]; r++) {
         int64_t row = p->box.at[0] + r;
+        int64_t given = f->step * p->leaf->dim[0] + row;
         const char *from = p->given
-            ? (const char *)p->given->row + row % p->given->nrow * bytes
+            ? (const char *)p->given->row + given % p->given->nrow * bytes
             : (const char *)of_field[p->source] + f->where[row] * bytes;
         row_fill(p, p->to + r * p->stride, from);
     }
@@ -363,7 +369,7 @@ DpcStatus dpc_feed_next(DpcFeed *f, double *waited_s)
 {
     const void *of_field[MOST_FIELDS];
     *waited_s = 0;
-    if (f->filled && (f->once || !f->loader))
+    if (f->filled && (f->once || !(f->loader || f->given_move)))
         return DPC_OK;
     if (f->loader) {
         DpcStatus s = dpc_loader_next(f->loader, of_field, waited_s);
@@ -373,6 +379,7 @@ DpcStatus dpc_feed_next(DpcFeed *f, double *waited_s)
     for (int i = 0; i < f->nplace; i++)
         place_write(f, &f->place[i], of_field);
     f->filled = true;
+    f->step++;
     return DPC_OK;
 }
 

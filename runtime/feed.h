@@ -10,8 +10,8 @@ struct DpcBox;
 void dpc_feed_coord(const DpcRt *, int32_t rank, int32_t turn,
                     int32_t coord[DPC_NAXIS]);
 
-/* Rows that the user gave for one input; they are used again from the start
- * when there are fewer than the input has. */
+/* Rows that the user gave for one input: step after step takes as many as the
+ * input has, from the start again where they end. */
 typedef struct DpcGiven {
     const char *input;                    /* leaf */
     DpcField field;                       /* type and shape of a row */

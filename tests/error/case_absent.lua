@@ -1,0 +1,4 @@
+-- dpc eval --cases % --case B
+return {
+  { name = "A", part = "p", expect = {} },
+}

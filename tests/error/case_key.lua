@@ -1,0 +1,6 @@
+-- dpc eval --cases %
+return {
+  { name = "A", part = "p", expect = {} },
+  { name = "B", part = "p", expect = {},
+    inputz = { x = { 2 } } },
+}

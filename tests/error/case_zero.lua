@@ -1,0 +1,5 @@
+-- dpc eval --cases %
+return {
+  { name = "A", part = "p", expect = {},
+    inputs = { x = { 2, 3, zero = { { 0, 3 } } } } },
+}

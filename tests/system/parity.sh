@@ -1,0 +1,49 @@
+#!/bin/sh
+# parity.sh -- models against numbers of their originals, docs/parity.md: by
+# the evaluator and by the binary of each case.
+. "$(dirname "$0")/lib.sh"
+cd "$root" || exit 5
+
+# cases FILE OPTIONS...: the last line of dpc eval, into said.
+cases() {
+    timeout -k 5 800 "$dpc" eval --host --cases "$@" > "$work/log" 2>&1
+    rc=$? said=$(tail -1 "$work/log")
+}
+
+told() {
+    while read -r first rest; do
+        case $first in
+        FAIL) not_ok "$1" "$rest" ;;
+        skip) skip "$1" "$rest" ;;
+        esac
+    done < "$work/log"
+}
+
+g=tests/golden/cases.lua
+cases $g --case echo --case walk --case descent
+if [ "$said" = "3 passed, 0 failed, 0 skipped" ]; then
+    ok "inputs, draws and steps reach a case's binary"
+else not_ok "inputs, draws and steps reach a case's binary" "$said"; fi
+cases $g --case descent --case echo --ranks 2
+if [ "$said" = "2 passed, 0 failed, 0 skipped" ]; then
+    ok "a case's binary may have two ranks"
+else not_ok "a case's binary may have two ranks" "$said"; fi
+cases $g --case wrong
+if [ $rc = 6 ] && grep -q "^FAIL wrong on host: out.sum" "$work/log"; then
+    ok "a binary's wrong number is told"
+else not_ok "a binary's wrong number is told" "exit $rc, $said"; fi
+
+for f in tests/parity/*.lua; do
+    cases "$f"
+    name=${f##*/}
+    case $said in
+    *' passed, '*) ;;
+    *) not_ok "$name" "exit $rc, $said"; continue ;;
+    esac
+    n=${said%% *}
+    while [ "$n" -gt 0 ]; do
+        ok "$name: a case agrees"
+        n=$((n - 1))
+    done
+    told "$name"
+done
