@@ -66,6 +66,8 @@ DpcStatus dpc_single_open(DpcComm **);
 typedef struct DpcLocal DpcLocal;
 DpcStatus dpc_local_open(int32_t size, double bytes_per_s, DpcLocal **,
                          DpcComm **comm);
+/* From the next transfer on; a rate of 0: at once. */
+void dpc_local_link(DpcLocal *, double bytes_per_s, double latency);
 void dpc_local_close(DpcLocal *);
 
 #endif

@@ -3,14 +3,19 @@
  * A collective is two meetings.  Before the first, each member publishes its
  * operands; between them each computes its own part straight from the
  * others' memory; after the second, operands may change again.  In-place
- * folds read what others are writing, so a fold writes to a stage first:
- * each member owns one, grown only while groups are made (`group` never
- * grows it; the first use of a larger count does, so a warm-up step pays).
- * Every sum is made in member order in f32 and rounded once: all ranks get
- * the same bits, whatever the threads do. */
+ * folds read what others are writing, so where one works in place, all write to
+ * a stage first: each owns one, grown by the first use of a larger count, so
+ * a warm-up step pays.  Every sum is made in member order in f32
+ * and rounded once: all ranks get the same bits, whatever the threads do.
+ *
+ * A link of some rate is modelled, not loaded: a transfer begins when the last
+ * member has come and ends a latency and its bytes over the rate later, by
+ * the clock.  The arithmetic is done meanwhile, as a network would. */
 #include "runtime/comm.h"
 #include "runtime/fold.h"
+#include "runtime/rt.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +27,7 @@ typedef struct Local Local;
 typedef struct Meeting {
     int32_t size, arrived;
     uint64_t round;
+    double done;                          /* when the transfer ends; 0: now */
     Local **member;                       /* [size], by index */
 } Meeting;
 
@@ -39,7 +45,8 @@ struct DpcLocal {
     pthread_mutex_t lock;
     pthread_cond_t bell;
     int32_t size, gone;                   /* gone: who aborted, + 1 */
-    double rate;                          /* bytes a second; 0: no limit */
+    double rate, latency;                 /* bytes a second, seconds; rate 0:
+                                             no limit */
     Meeting all;
     Meeting **made;                       /* every other meeting */
     int32_t nmade;
@@ -47,14 +54,26 @@ struct DpcLocal {
     Local *rank;                          /* [size] */
 };
 
-/* Returns when all members of `m` have come.  DPC_ENV once a rank gave up. */
-static DpcStatus meet(Local *l, Meeting *m)
+/* At once for 0. */
+static void sleep_until(double at)
+{
+    struct timespec t = {(time_t)at, (long)((at - (double)(time_t)at) * 1e9)};
+    while (at > 0 && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL)
+                     == EINTR)
+        ;
+}
+
+/* Returns when all members of `m` have come; with the last a transfer
+ * of so many bytes begins.  DPC_ENV once a rank gave up. */
+static DpcStatus meet(Local *l, Meeting *m, int64_t bytes)
 {
     DpcLocal *w = l->world;
     pthread_mutex_lock(&w->lock);
     uint64_t round = m->round;
     if (++m->arrived == m->size) {
         m->arrived = 0;
+        m->done = w->rate > 0 ? dpc_now() + w->latency
+                                + (double)bytes / w->rate : 0;
         m->round++;
         pthread_cond_broadcast(&w->bell);
     }
@@ -127,11 +146,11 @@ static DpcStatus local_group(DpcComm *c, int32_t color, int32_t key,
     int32_t g = *group = c->ngroup++;
     l->color = color;
     l->key = key;
-    DpcStatus s = meet(l, &l->world->all);
+    DpcStatus s = meet(l, &l->world->all, 0);
     if (!s && c->rank == 0 && !groups_make(l->world, g))
         l->world->gone = 1;
     if (!s)
-        s = meet(l, &l->world->all);
+        s = meet(l, &l->world->all, 0);
     return s;
 }
 
@@ -141,19 +160,9 @@ static DpcStatus local_share(DpcComm *c, size_t bytes, void **page)
     if (c->rank == 0 && !(l->world->page = calloc(1, bytes)))
         return dpc_fail(DPC_MEMORY, "comm: error: no memory for %zu bytes",
                         bytes);
-    DpcStatus s = meet(l, &l->world->all);
+    DpcStatus s = meet(l, &l->world->all, 0);
     *page = l->world->page;
     return s;
-}
-
-/* Lasts as long as `bytes` would take at the world's rate. */
-static void throttle(const Local *l, int64_t bytes)
-{
-    if (l->world->rate <= 0)
-        return;
-    double s = (double)bytes / l->world->rate;
-    struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&t, NULL);
 }
 
 static DpcStatus stage_grow(Local *l, size_t bytes)
@@ -196,75 +205,102 @@ static void fold_members(const Meeting *m, const DpcWire *w, int64_t at,
     }
 }
 
-/* The fold of this member's `n` elements from `at` into w->out. */
-static DpcStatus fold_part(Local *l, const DpcWire *w, int64_t at, int64_t n,
-                           int64_t moved)
+/* Does a member write what others still read?  Known once all have come. */
+static bool in_place(const Meeting *m)
+{
+    for (int32_t i = 0; i < m->size; i++)
+        if (m->member[i]->wire.in == m->member[i]->wire.out)
+            return true;
+    return false;
+}
+
+/* A collective: all come, `part` computes this member's result, all leave. */
+static DpcStatus exchange(Local *l, const DpcWire *w, int64_t bytes,
+                          int64_t moved,
+                          void (*part)(const Local *, const Meeting *,
+                                       const DpcWire *, char *out))
 {
     Meeting *m = l->meet[w->group];
-    int64_t e = dpc_dtype_size(w->dtype);
-    DpcStatus s = stage_grow(l, (size_t)(n * e));
-    if (s)
-        return s;
     l->wire = *w;
-    if ((s = meet(l, m)))
+    DpcStatus s = meet(l, m, moved);
+    bool staged = !s && in_place(m);
+    if (s || (staged && (s = stage_grow(l, (size_t)bytes))))
         return s;
-    fold_members(m, w, at, n, l->stage);
-    throttle(l, moved * e);
-    if ((s = meet(l, m)))
+    part(l, m, w, staged ? l->stage : w->out);
+    sleep_until(m->done);
+    if ((s = meet(l, m, 0)))
         return s;
-    memcpy(w->out, l->stage, (size_t)(n * e));
+    if (staged)
+        memcpy(w->out, l->stage, (size_t)bytes);
     return DPC_OK;
+}
+
+static void fold_all(const Local *l, const Meeting *m, const DpcWire *w,
+                     char *out)
+{
+    (void)l;
+    fold_members(m, w, 0, w->count, out);
+}
+
+static void fold_own(const Local *l, const Meeting *m, const DpcWire *w,
+                     char *out)
+{
+    fold_members(m, w, w->count * l->comm.index[w->group], w->count, out);
+}
+
+/* Block j of out comes from member j: its whole vector, */
+static void join(const Local *l, const Meeting *m, const DpcWire *w, char *out)
+{
+    size_t n = (size_t)(w->count * dpc_dtype_size(w->dtype));
+    (void)l;
+    for (int32_t j = 0; j < m->size; j++)
+        memcpy(out + (size_t)j * n, m->member[j]->wire.in, n);
+}
+
+/* or, for an exchange, its block for this rank. */
+static void trade(const Local *l, const Meeting *m, const DpcWire *w,
+                  char *out)
+{
+    size_t n = (size_t)(w->count * dpc_dtype_size(w->dtype));
+    size_t from = (size_t)l->comm.index[w->group] * n;
+    for (int32_t j = 0; j < m->size; j++)
+        memcpy(out + (size_t)j * n,
+               (const char *)m->member[j]->wire.in + from, n);
+}
+
+static int64_t wire_bytes(const DpcWire *w)
+{
+    return w->count * dpc_dtype_size(w->dtype);
 }
 
 static DpcStatus local_all_reduce(DpcComm *c, const DpcWire *w)
 {
-    int64_t n = c->members[w->group];
-    return fold_part((Local *)c, w, 0, w->count, 2 * w->count * (n - 1) / n);
+    int64_t n = c->members[w->group], bytes = wire_bytes(w);
+    return exchange((Local *)c, w, bytes, 2 * bytes * (n - 1) / n, fold_all);
 }
 
 static DpcStatus local_reduce_scatter(DpcComm *c, const DpcWire *w)
 {
-    return fold_part((Local *)c, w, w->count * c->index[w->group], w->count,
-                     w->count * (c->members[w->group] - 1));
-}
-
-/* Block j of out comes from member j: its whole vector, or, for an exchange,
- * its block for this rank. */
-static DpcStatus blocks(Local *l, const DpcWire *w, bool exchange)
-{
-    Meeting *m = l->meet[w->group];
-    int64_t bytes = w->count * dpc_dtype_size(w->dtype);
-    int64_t from = exchange ? l->comm.index[w->group] * bytes : 0;
-    DpcStatus s = stage_grow(l, (size_t)(bytes * m->size));
-    if (s)
-        return s;
-    l->wire = *w;
-    if ((s = meet(l, m)))
-        return s;
-    for (int32_t j = 0; j < m->size; j++)
-        memcpy((char *)l->stage + j * bytes,
-               (const char *)m->member[j]->wire.in + from, (size_t)bytes);
-    throttle(l, bytes * (m->size - 1));
-    if ((s = meet(l, m)))
-        return s;
-    memcpy(w->out, l->stage, (size_t)(bytes * m->size));
-    return DPC_OK;
+    int64_t n = c->members[w->group], bytes = wire_bytes(w);
+    return exchange((Local *)c, w, bytes, bytes * (n - 1), fold_own);
 }
 
 static DpcStatus local_all_gather(DpcComm *c, const DpcWire *w)
 {
-    return blocks((Local *)c, w, false);
+    int64_t n = c->members[w->group], bytes = wire_bytes(w);
+    return exchange((Local *)c, w, bytes * n, bytes * (n - 1), join);
 }
 
 static DpcStatus local_all_to_all(DpcComm *c, const DpcWire *w)
 {
-    return blocks((Local *)c, w, true);
+    int64_t n = c->members[w->group], bytes = wire_bytes(w);
+    return exchange((Local *)c, w, bytes * n, bytes * (n - 1), trade);
 }
 
 static DpcStatus local_barrier(DpcComm *c)
 {
     Local *l = (Local *)c;
-    return meet(l, &l->world->all);
+    return meet(l, &l->world->all, 0);
 }
 
 static DpcStatus local_vote(DpcComm *c, int32_t *value)
@@ -272,13 +308,13 @@ static DpcStatus local_vote(DpcComm *c, int32_t *value)
     Local *l = (Local *)c;
     DpcLocal *w = l->world;
     l->value = *value;
-    DpcStatus s = meet(l, &w->all);
+    DpcStatus s = meet(l, &w->all, 0);
     if (s)
         return s;
     for (int32_t i = 0; i < w->size; i++)
         if (w->rank[i].value > *value)
             *value = w->rank[i].value;
-    return meet(l, &w->all);
+    return meet(l, &w->all, 0);
 }
 
 static void local_abort(DpcComm *c, int code)
@@ -370,6 +406,14 @@ void dpc_local_close(DpcLocal *w)
     free(w->page);
     free(w->rank);
     free(w);
+}
+
+void dpc_local_link(DpcLocal *w, double bytes_per_s, double latency)
+{
+    pthread_mutex_lock(&w->lock);
+    w->rate = bytes_per_s;
+    w->latency = latency;
+    pthread_mutex_unlock(&w->lock);
 }
 
 DpcStatus dpc_single_open(DpcComm **comm)
