@@ -126,7 +126,8 @@ static void world_open(World *w, const char *path, const char *define)
     *w = (World){ .a = arena_new() };
     op_init();
     w->m = model_load(path, &o, w->a);
-    step_run(w, "init", 0);
+    if (entry(w, "init"))                 /* a model without weights has none */
+        step_run(w, "init", 0);
 }
 
 static double out_value(const Graph *g, Eval *e, const char *name)
