@@ -26,6 +26,9 @@ typedef struct UnitLeaf {
     bool busy;                            /* set is being made */
 } UnitLeaf;
 
+/* A value of the entry that should hide something, and where it was said. */
+typedef struct Mask { Ref ref; const char *loc; } Mask;
+
 typedef struct Front {
     Arena *a;
     Model *model;
@@ -38,6 +41,8 @@ typedef struct Front {
                                              outside of any Lua; NULL */
     Ref *param;                           /* trainable ones, as created */
     uint32_t nparam, paramcap;
+    Mask *mask;
+    uint32_t nmask, maskcap;
     int nodes;                            /* of all entries */
     UnitLeaf *leaf;
     uint32_t nleaf, leafcap;
@@ -123,6 +128,12 @@ Ref leaf_node(lua_State *, const UnitLeaf *);     /* in this entry */
  * current graph. */
 void leaf_init_all(lua_State *);
 DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
+
+/* ---- lua_reach.c ---- */
+
+int values_reached(lua_State *);          /* dpc.reached(loss, list) -> list */
+int mask_declare(lua_State *);            /* dpc.mask(value) -> value */
+void masks_check(lua_State *);            /* of the entry; raises at a line */
 
 /* ---- lua_config.c, lua_json.c ---- */
 

@@ -270,25 +270,16 @@ static void data_read(lua_State *L, Data *data, Type *t, int d)
     }
 }
 
-/* Can the dtype hold the number as it is? */
-static void number_check(lua_State *L, double x, DType d)
-{
-    double low = d == U8 ? 0 : INT32_MIN, high = d == U8 ? 255 : INT32_MAX;
-    if ((d == I32 || d == U8) && !(x >= low && x <= high && x == floor(x)))
-        fail(L, "const: %g is no %s", x, dtype_name(d));
-}
-
 static int leaf_const(lua_State *L)
 {
     Arena *a = front_graph(L, "const")->arena;
     bool sized = !lua_isnoneornil(L, 2);
-    DType dtype = dtype_check(L, 3, F32, "const");
-    Type t = { .dtype = dtype };
+    Type t = { .dtype = F32 };
     Attr attr = { 0 };
     if (sized)
-        t = dims_check(L, 2, dtype, "const");
+        t = dims_check(L, 2, F32, "const");
     if (lua_istable(L, 1)) {
-        Type own = { .dtype = dtype };
+        Type own = { .dtype = F32 };
         Data data = { .a = a };
         lua_settop(L, 2);
         lua_pushvalue(L, 1);
@@ -301,9 +292,6 @@ static int leaf_const(lua_State *L)
         attr.data = data.at, attr.ndata = data.n;
     } else
         attr.value = luaL_checknumber(L, 1);
-    for (int64_t i = 0; i < attr.ndata; i++)
-        number_check(L, attr.data[i], dtype);
-    number_check(L, attr.value, dtype);
     value_push(L, node_typed(L, OP_const, &attr, t, NULL));
     return 1;
 }
@@ -328,7 +316,7 @@ static int leaf_random(lua_State *L)
 static int leaf_iota(lua_State *L)
 {
     front_graph(L, "iota");
-    Type t = dims_check(L, 1, dtype_check(L, 3, F32, "iota"), "iota");
+    Type t = dims_check(L, 1, F32, "iota");
     Attr attr = { .dim = (int)luaL_optinteger(L, 2, 0) };
     if (attr.dim < 0)
         attr.dim += t.ndim;
@@ -515,7 +503,7 @@ void leaf_entry(lua_State *L)
 {
     lua_newtable(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, made);
-    front_of(L)->nparam = 0;
+    front_of(L)->nparam = front_of(L)->nmask = 0;
 }
 
 void leaf_open(lua_State *L)
@@ -526,6 +514,7 @@ void leaf_open(lua_State *L)
         { "iota", leaf_iota }, { "grad", dpc_grad }, { "set", dpc_set },
         { "scope", dpc_scope }, { "params", dpc_params },
         { "leaf", dpc_leaf }, { "option", dpc_option }, { "fail", dpc_fail },
+        { "mask", mask_declare }, { "reached", values_reached },
         { NULL, NULL },
     };
     lua_newtable(L);

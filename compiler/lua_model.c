@@ -115,6 +115,7 @@ static void entry_trace(lua_State *L, const char *name)
     else
         lua_pop(L, 1);
     f->line = NULL;
+    masks_check(L);
     if (!f->g->nout && !f->g->nset)
         fail_at(L, loc, "entry \"%s\" returns nothing and sets nothing", name);
 }
