@@ -48,14 +48,14 @@ function optim.rate(o)
   return up * (low + (lr - low) * ((done * math.pi):cos() + 1) * 0.5)
 end
 
--- One parameter, its gradient g, moments m, v and average e, all f32 of one
--- shape; k: what is the same for all, f32 [] each.  Decoupled weight decay
--- (Loshchilov and Hutter 2019, algorithm 2) for matrices and filters only.
+-- One parameter, its gradient g, moments m, v and average e, if any, all f32
+-- of one shape; k: what is the same for all, f32 [] each.  Decoupled weight
+-- decay (Loshchilov and Hutter 2019, algorithm 2) for matrices and filters
+-- only.
 local function update(p, g, k)
   local dims = p:dims()
   local m = dpc.state("adam.m." .. p:name(), dims)
   local v = dpc.state("adam.v." .. p:name(), dims)
-  local e = dpc.state("ema." .. p:name(), dims, { init = p })
   g = g * k.clip
   local m1 = m * k.b1 + g * (1 - k.b1)
   local v1 = v * k.b2 + g * g * (1 - k.b2)
@@ -64,11 +64,13 @@ local function update(p, g, k)
     move = move + p * k.decay
   end
   local p1 = p - move * k.lr
-  local e1 = e * k.ema + p1 * (1 - k.ema)
   dpc.set(p, k.ok:where(p1, p))
   dpc.set(m, k.ok:where(m1, m))
   dpc.set(v, k.ok:where(v1, v))
-  dpc.set(e, k.ok:where(e1, e))
+  if k.ema then
+    local e = dpc.state("ema." .. p:name(), dims, { init = p })
+    dpc.set(e, k.ok:where(e * k.ema + p1 * (1 - k.ema), e))
+  end
 end
 
 -- 1 / (1 - b^(step + 1)): Adam's correction (Kingma and Ba 2015, algorithm 1).
@@ -80,11 +82,13 @@ end
 -- grad_norm (before clipping), lr, finite (1, or 0: nothing was changed).
 --   params  those to train (all)         lr, lr_min, warmup, steps, clip,
 --   b1, b2, eps  of Adam                 decay, ema  defaults of the scalars
+--   rate  f32 [], instead of optim.rate  ema=false: no averages
 -- The average ema.NAME follows with weight min(ema, step / (step + 10)): the
--- first step copies, so what it starts as is forgotten.
+-- first step copies, so what it starts as is forgotten.  Parameters that the
+-- loss does not depend on stay as they are, and have no moments.
 function optim.step(loss, o)
   o = o or {}
-  local params = o.params or dpc.params()
+  local params = dpc.reached(loss, o.params or dpc.params())
   local grads = dpc.grad(loss, params)
   local step = dpc.scalar("step", 0, "steps done")         -- []
   local b1, b2 = o.b1 or 0.9, o.b2 or 0.99
@@ -94,13 +98,13 @@ function optim.step(loss, o)
   end
   local norm = total(squares):sqrt()                       -- []
   local clip = dpc.scalar("clip", o.clip or 1, "largest norm of the gradient")
-  local ema = dpc.scalar("ema", o.ema or 0.995,
-                         "weight of the past in averages")
+  local ema = o.ema ~= false and dpc.scalar("ema", o.ema or 0.995,
+                                            "weight of the past in averages")
   local k = {
-    ok = norm:finite(), lr = optim.rate(o), b1 = b1, b2 = b2,
+    ok = norm:finite(), lr = o.rate or optim.rate(o), b1 = b1, b2 = b2,
     eps = o.eps or 1e-8, c1 = correction(b1, step),
     c2 = correction(b2, step), clip = (clip / (norm + 1e-6)):minimum(1),
-    ema = (step / (step + 10)):minimum(ema),
+    ema = ema and (step / (step + 10)):minimum(ema),
     decay = dpc.scalar("decay", o.decay or 0.01, "weight decay"),
   }
   for i, p in ipairs(params) do
