@@ -1,0 +1,144 @@
+-- editing.lua -- what edit.lua and lora.lua share: batches, loss, sampler.
+--
+-- An edit model sees the picture that it makes and its references as one
+-- sequence: the target's tokens, then those of each reference, each with rows
+-- and columns of its own; only the target's velocity is asked for (Qwen-Image
+-- Technical Report 2025, 3.3).  Latents and texts are data, made beforehand.
+--
+-- Sizes are compiled in, so a bucket is a program: the pixels of the target
+-- and of each reference, "512x768+512x512+384x384".
+
+local mmdit = require "mmdit"
+local flow = require "flow"
+
+local editing = {}
+
+local options = {
+  batch = dpc.option("batch", 1, "samples a step"),
+  text = dpc.option("text", 512, "tokens of an instruction, filled up"),
+  buckets = dpc.option("buckets", "1024x1024+1024x1024",
+      "sizes HxW of target + references, one program each, with commas"),
+  sampling = dpc.option("sampling", "diffsynth", "how noise is drawn in "
+      .. "training: diffsynth, or diffusers' uniform, logit_normal, mode, "
+      .. "sigma_sqrt, cosmap"),
+  import = dpc.option("import", "diffusers", "whose reading of the weights: "
+      .. "diffusers (GELU by tanh) or diffsynth (by a sigmoid)"),
+}
+
+local function fail(form, ...) dpc.fail(("edit: " .. form):format(...)) end
+
+local config = mmdit.options(dpc.config, options.import)
+
+---- buckets ----
+
+-- Pixels of one latent; of one token.
+local LATENT = 8
+local TOKEN = LATENT * config.patch_size
+
+local function size_of(text)
+  local h, w = text:match("^(%d+)x(%d+)$")
+  if not h or tonumber(h) % TOKEN ~= 0 or tonumber(w) % TOKEN ~= 0
+      or tonumber(h) == 0 or tonumber(w) == 0 then
+    fail("bucket size \"%s\": HxW is wanted, both multiples of %d", text,
+         TOKEN)
+  end
+  return { h = tonumber(h) // LATENT, w = tonumber(w) // LATENT }
+end
+
+-- List of { name, target size, sizes of references }, sizes in latents.
+function editing.buckets()
+  local list = {}
+  for text in options.buckets:gmatch("[^,]+") do
+    local bucket = { name = text:gsub("%+", "-"), references = {} }
+    for one in text:gmatch("[^+]+") do
+      local size = size_of(one)
+      if bucket.target then
+        bucket.references[#bucket.references + 1] = size
+      else
+        bucket.target = size
+      end
+    end
+    list[#list + 1] = bucket
+  end
+  return #list > 0 and list or fail("no buckets")
+end
+
+-- name -> fn(bucket) for each bucket: "train" itself where there is but one,
+-- else "train-512x512-512x512".
+function editing.entries(name, fn)
+  local entries, list = {}, editing.buckets()
+  for _, bucket in ipairs(list) do
+    local full = #list == 1 and name or name .. "-" .. bucket.name
+    entries[full] = function() return fn(bucket) end
+  end
+  return entries
+end
+
+---- one batch ----
+
+local function latents(name, size)
+  return dpc.input(name, { options.batch, config.out_channels, size.h,
+                           size.w })
+end
+
+-- From the inputs "latents" and "reference1" ... [b, c, h, w], "text" [b, m,
+-- joint_attention_dim] and "text_mask" u8 [b, m], 1 at words.
+function editing.batch(bucket)
+  local x = { references = {} }
+  x.latents = latents("latents", bucket.target)
+  for i, size in ipairs(bucket.references) do
+    x.references[i] = latents("reference" .. i, size)
+  end
+  local b, m = options.batch, options.text
+  x.words = dpc.input("text", { b, m, config.joint_attention_dim })
+  x.mask = dpc.input("text_mask", { b, m }, "u8"):cast("f32")
+  return x
+end
+
+-- Flow matching at s drawn as the option says, with noise of this step -> f32
+-- [].
+function editing.train_loss(x)
+  local draw = flow.samplings[options.sampling]
+      or fail("sampling \"%s\": there are diffsynth, uniform, logit_normal, "
+              .. "mode, sigma_sqrt, cosmap", options.sampling)
+  local s, t, weight = draw(options.batch)
+  return mmdit.matching(config, x.latents,
+                        dpc.random("normal", x.latents:dims()), s, t, weight,
+                        x)
+end
+
+-- Learning rate of DiffSynth's scripts, f32 []: a third of it for five steps.
+function editing.rate(default)
+  local step = dpc.scalar("step", 0, "steps done")         -- []
+  local lr = dpc.scalar("lr", default, "learning rate, from the sixth step on")
+  return step:lt(5):where(lr / 3, lr)
+end
+
+---- sampling ----
+
+-- Entries that draw edits of x: "start" puts noise, "denoise" takes a step of
+-- `steps`, "finish" gives latents.  net: function(fn) that says whose weights.
+function editing.sampler(net)
+  local bucket = editing.buckets()[1]
+  local dims = { options.batch, config.out_channels, bucket.target.h,
+                 bucket.target.w }
+  local p = config.patch_size
+  local tokens = dims[3] * dims[4] // p ^ 2 // 1
+  local function canvas() return dpc.state("sample.x", dims) end
+  local function denoise()
+    local x = editing.batch(bucket)
+    local i = dpc.scalar("step", 0, "steps done")
+    local n = dpc.scalar("steps", 40, "steps of the sampler")
+    local z = canvas()
+    local s = flow.at(i, n, tokens):move("->b", { b = dims[1] })
+    local v = net(function() return mmdit.velocity(config, z, s, x) end)
+    dpc.set(z, flow.step(z, flow.unpacked(v, p, dims[3] // p), i, n, tokens))
+  end
+  return {
+    start = function() dpc.set(canvas(), dpc.random("normal", dims)) end,
+    denoise = denoise,
+    finish = function() return { latents = canvas() } end,
+  }
+end
+
+return editing
