@@ -82,7 +82,8 @@ static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
                : u->leaf[leaf_add(u, leaf_kind(n->op), n->name, g, root)].at;
     return (DpcBuf){ .at = at, .size = b->size, .stride = b->stride,
                      .slots = 1, .space = (uint8_t)b->space,
-                     .dtype = (uint8_t)(t->dtype + 1), .value = r + 1, .instance = (uint32_t)k,
+                     .dtype = (uint8_t)(t->dtype + 1), .value = r + 1,
+                     .instance = (uint32_t)k,
                      .split = type_axes(t) & (Axes)~t->partial,
                      .pending = t->partial,
                      .along = type_axes(&g->node[root].type) & time };

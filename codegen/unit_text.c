@@ -72,7 +72,8 @@ static void steps(Text *t, const Program *p, int i)
     text_add(t, "{0}};\nstatic const DpcBuf buf%d[] = {\n", i);
     for (uint32_t k = 0; k < p->nbuf; k++) {
         const DpcBuf *b = &p->buf[k];
-        text_add(t, "{%lld,%lld,%lld,%d,%d,%d,%u,%u,%d,%d,%d},\n", (long long)b->at,
+        text_add(t, "{%lld,%lld,%lld,%d,%d,%d,%u,%u,%d,%d,%d},\n",
+                 (long long)b->at,
                  (long long)b->size, (long long)b->stride, b->slots, b->space,
                  b->dtype, b->value, b->instance, b->split,
                  b->pending, b->along);
@@ -128,8 +129,9 @@ static void programs(Text *t, const Unit *u)
         text_add(t, "{");
         quote(t, p->g->entry);
         text_add(t, ",%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
-                 "arg%d,wait%d,how%d,pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep, p->nbuf,
-                 p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i, i, i, i, i, i,
+                 "arg%d,wait%d,how%d,pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep,
+                 p->nbuf, p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i,
+                 i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->lower, p->flops, (long long)p->batch);
     }

@@ -153,7 +153,8 @@ static void toy_make(Toy *t, int ranks, int turns)
     t->program = (DpcProgram){.entry = "train", .nstep = t->program.nstep,
         .nbuf = 5, .nnode = 5, .nport = 2, .nevent = 2, .nheld = 1,
         .step = t->step, .buf = t->buf, .node = nodes, .port = ports,
-        .held = helds, .arg = args, .how = hows, .wait = waits, .pos = poses, .arena = 128, .io = 64 * turns + 64};
+        .held = helds, .arg = args, .how = hows, .wait = waits, .pos = poses,
+        .arena = 128, .io = 64 * turns + 64};
     t->unit = (DpcUnit){.abi = DPC_ABI, .model = "toy", .naxis = 2,
         .nleaf = 3, .nprogram = 1, .nkernel = 4, .ncoll = 1, .axis = t->axis,
         .leaf = t->leaf, .program = &t->program, .kernel = kernels,
