@@ -11,33 +11,13 @@
  * the place in the graph, which lists backward after forward and so frees
  * values soon.  Each rank and each communicator runs a projection of this one
  * list: all ranks meet at their collectives in one order, and none can wait
- * in a circle.
+ * in a circle.  order_slack.c then moves launches to where less lives.
  *
  * What a step leaves behind must lie where the next step looks for it: a
  * `set` takes effect in place when every reader of the old value came before;
  * where not, and for results that are nobody's own, a copy is appended. */
-#include "passes/clock.h"
+#include "passes/order.h"
 #include <math.h>
-
-typedef struct Inst {
-    uint32_t launch;
-    int turn;
-    uint32_t waits;                       /* for so many others */
-    double ready;                         /* seconds: when they are done */
-} Inst;
-typedef struct Edge { uint32_t to; struct Edge *next; } Edge;
-
-typedef struct Order {
-    Graph *g;
-    Sched *s;
-    Arena *scratch, *keep;
-    uint32_t *of;                         /* launch of a node, + 1 */
-    Inst *inst;                           /* (launch, turn), by launch */
-    uint32_t *first, n;                   /* first instance of a launch */
-    Edge **after;
-    Ref *key;                             /* of a launch among its equals */
-    uint32_t *at;                         /* step of the last turn, by launch */
-} Order;
 
 static Axes launch_loop(const Order *o, uint32_t l)
 {
@@ -102,7 +82,7 @@ static int turn_needed(const Order *o, Ref value, Axes made, int turn)
     return turn_of(m, coord);
 }
 
-static uint32_t inst_find(const Order *o, uint32_t l, int turn)
+uint32_t order_inst(const Order *o, uint32_t l, int turn)
 {
     for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++)
         if (o->inst[i].turn == turn)
@@ -150,7 +130,7 @@ static void edges_of(Order *o, uint32_t l)
                 continue;
             uint32_t p = o->of[v] - 1;
             int t = turn_needed(o, v, launch_loop(o, p), o->inst[i].turn);
-            edge(o, inst_find(o, p, t), i);
+            edge(o, order_inst(o, p, t), i);
         }
     }
 }
@@ -453,6 +433,7 @@ Graph *pass_order(const Graph *in, Job *j)
         edges_of(&o, l);
     keys(&o);
     list_schedule(&o, j);
+    order_slack(&o);
     settle(&o);
     return g;
 }
