@@ -6,7 +6,8 @@ local unet = { dim = 8, image_embed_dim = 12, cond_dim = 10,
                resnet_groups = 4, num_resnet_blocks = 1 }
 
 local function options(more)
-  local o = { unet = { unet }, image_sizes = { 8 }, timesteps = 100 }
+  local o = { unet = { unet }, image_sizes = { 8 }, timesteps = 100,
+              image_cond_drop_prob = 0, text_cond_drop_prob = 0 }
   for key, value in pairs(more or {}) do
     o[key] = value
   end
@@ -50,7 +51,7 @@ return {
     expect = { out = { sum = 172.988231, abs = .4504901849,
                        first = { 1, .49493782, .8192764 },
                        last = .026936687 } } },
-  { name = "D6", part = "lowres",
+  { name = "D6", part = "lowres", options = { blur_prob = 1 },
     inputs = { image = { 2, 3, 16, 16, fill = "img16", scale = .5,
                          add = .5 } },
     call = { downsample_image_size = 8, target_image_size = 16,

@@ -28,8 +28,7 @@ local P1 = { normformer = true }
 local function loss(name, options, expect)
   options.net, options.image_embed_dim, options.timesteps = base(P1), 16, 10
   return { name = name, part = "diffusion_prior", options = options,
-           inputs = inputs{ noise = { 2, 16 },
-                            image_embed = { 2, 16, scale = 4 } },
+           inputs = inputs{ noise = { 2, 16 } },
            expect = expect }
 end
 
@@ -45,7 +44,6 @@ end
 
 local without_text = inputs()
 without_text.text_encodings = nil
-local with_self = inputs{ self_cond = { 2, 16 } }
 
 return {
   model = "models/dalle2/parts.lua",
@@ -74,7 +72,7 @@ return {
                 num_time_embeds = 2, num_image_embeds = 2, num_text_embeds = 2,
                 self_cond = true, norm_in = true, rotary_emb = false,
                 final_proj = false, norm_out = false },
-    inputs = with_self,
+    inputs = inputs(),
     expect = {
       params = 16464,
       out = { sum = -.9260319196, abs = 1.498197421,

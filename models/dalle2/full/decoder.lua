@@ -16,9 +16,9 @@ local unet = require "dalle2.full.unet"
 local vqgan = require "dalle2.full.vqgan"
 
 -- clip_denoised and clip_x_start are taken, and change nothing, as in the
--- original.  unets, vaes: lists of constructor keywords.
+-- original.  unet (in JSON: unets) and vae: constructor keywords, or lists.
 local declared = {
-  unets = options.required, clip = options.any,
+  unet = options.any, unets = options.maybe("table"), clip = options.any,
   image_size = options.maybe("number"), image_sizes = options.maybe("table"),
   channels = 3, vae = options.maybe("table"), timesteps = 1000,
   sample_timesteps = options.each(dpc.null),
@@ -138,14 +138,15 @@ local function lowres_of(self, i, use_blur, use_noise)
     normalize = self.normalize, unnormalize = self.unnormalize }
 end
 
-local function unet_of(o, i, learned, noise_cond, channels)
-  local given = o.unets[i]
+local function unet_of(self, i, learned, noise_cond, channels)
+  local o, given = self.o, self.unets[i]
   local text = given.cond_on_text_encodings
   return unet.new(given, {
     lowres_cond = i > 1, lowres_noise_cond = noise_cond,
     cond_on_image_embeds = not o.unconditional and i == 1,
     cond_on_text_encodings = not o.unconditional and text == true,
-    channels = channels, channels_out = channels * (learned and 2 or 1) })
+    channels = channels, channels_out = channels * (learned and 2 or 1) },
+    self.scoped and "unets." .. i - 1)
 end
 
 local function identity(x) return x end
@@ -177,12 +178,23 @@ local function check(o, n)
   end
 end
 
--- given: the constructor's keywords.
-local function new(given)
+-- A table of keywords, or a list of them, as a list.
+local function listed(x)
+  return x and (#x > 0 and x or { x }) or {}
+end
+
+-- given: the constructor's keywords.  scoped: whether weights are below
+-- "unets.N", "vaes.N"; so they are anyhow where there are several U-Nets.
+local function new(given, scoped)
   local o = options.take(given, "Decoder", declared)
-  local n = #o.unets
+  local unets = listed(o.unets or o.unet)
+  local n = #unets
+  if n == 0 then
+    options.fail(o, nil, "\"unets\" is missing; it has no default")
+  end
   check(o, n)
-  local self = shared(o)
+  local self, vaes = shared(o), listed(o.vae)
+  self.unets, self.scoped = unets, scoped or n > 1
   local learned = padded(o, "learned_variance", n, false)
   local noise = later(o, "use_noise_for_lowres_cond", n)
   local blur = later(o, "use_blur_for_lowres_cond", n)
@@ -192,8 +204,8 @@ local function new(given)
   local x0 = options.list(o, "predict_x_start", n)
   local v = options.list(o, "predict_v", n)
   for i = 1, n do
-    local vae = o.vae and o.vae[i] and o.vae[i] ~= dpc.null
-        and vqgan.new(o.vae[i])
+    local vae = vaes[i] and vaes[i] ~= dpc.null
+        and vqgan.new(vaes[i], "vaes." .. i - 1)
     local clean = x0[i]
     if o.predict_x_start_for_latent_diffusion then
       clean = vae and true
@@ -205,7 +217,7 @@ local function new(given)
       steps = steps[i] ~= dpc.null and steps[i] or nil,
       predict = v[i] and "v" or clean and "x0" or "noise",
       lowres = lowres_of(self, i, blur[i], noise[i]),
-      unet = unet_of(o, i, learned[i], noise[i],
+      unet = unet_of(self, i, learned[i], noise[i],
                      vae and vae.encoded_dim or o.channels) }
   end
   self.loss_of = schedule.loss(o.loss_type, function(text)

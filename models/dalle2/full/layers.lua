@@ -73,6 +73,19 @@ function layers.conv(name, x, out, size, o)
   end)
 end
 
+-- The adjoint of `conv`: x [b, c, h, w] -> [b, out, 2 h, 2 w], filters of 4,
+-- stride 2.
+function layers.conv_transpose(name, x, out)
+  local c, h, w = x:dim(1), x:dim(2), x:dim(3)
+  local shape = dpc.const(0, { x:dim(0), out, 2 * h, 2 * w })
+  return layers.within(name, function()
+    local filter = nn.weight("weight", { c, out, 4, 4 }, uniform(16 * out))
+    local y = x:conv_dx(filter, shape, { stride = 2, pad = 1 })
+    return y + nn.like(nn.weight("bias", { out }, uniform(16 * out)),
+                       "o->bohw", y)
+  end)
+end
+
 -- Rows of "weight" [words, width] for ids i32 [...] -> [..., width].
 function layers.embedding(name, ids, words, width)
   return layers.within(name, function()
@@ -139,13 +152,14 @@ function layers.layer_norm(name, x)
   end)
 end
 
--- x [b, c, h, w], each pixel over its channels; gain "g" [1, c, 1, 1].
-function layers.channel_norm(name, x)
+-- x [b, c, h, w], each pixel over its channels; gain "g", or another name,
+-- [1, c, 1, 1].
+function layers.channel_norm(name, x, gain)
   return layers.within(name, function()
     local d = x - nn.like(nn.mean(x, "bchw->bhw"), "bhw->bchw", x)
     local scale = (nn.mean(d * d, "bchw->bhw") + 1e-5):rsqrt() -- [b, h, w]
     return d * nn.like(scale, "bhw->bchw", x)
-        * nn.weight("g", { 1, x:dim(1), 1, 1 }, nn.ones)
+        * nn.weight(gain or "g", { 1, x:dim(1), 1, 1 }, nn.ones)
   end)
 end
 

@@ -24,12 +24,14 @@ function picture.nearest(x, n)
   return along.nearest(along.nearest(x, 2, n), 3, n)
 end
 
--- The same, then into range { low, high }; a picture of that size stays.
+-- The same, then into range { low, high }, if any; a picture of that size
+-- stays.
 function picture.fitted(x, n, range)
   if x:dim(3) == n then
     return x
   end
-  return nn.clamp(picture.nearest(x, n), range[1], range[2])
+  local y = picture.nearest(x, n)
+  return range and nn.clamp(y, range[1], range[2]) or y
 end
 
 -- To [b, c, n, n] by the antialiased cubic.

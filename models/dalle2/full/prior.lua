@@ -49,10 +49,11 @@ local function target_name(o)
   return o.predict_v and "v" or o.predict_x_start and "x0" or "noise"
 end
 
--- given: the constructor's keywords, `net` being the network's.
-local function new(given, clip_width)
+-- given: the constructor's keywords, `net` being the network's; scope: of
+-- the network's weights.
+local function new(given, clip_width, scope)
   local o = options.take(given, "DiffusionPrior", declared)
-  local net = prior_net.new(o.net)
+  local net = prior_net.new(o.net, scope)
   local width = width_check(o, net, clip_width)
   local function fail_at(key)
     return function(text) options.fail(o, key, "%s", text) end

@@ -27,10 +27,11 @@ network.__index = network
 
 local prior_net = { declared = network_options }
 
-function prior_net.new(given)
+-- scope: of its weights; "": the open one.
+function prior_net.new(given, scope)
   local o = options.take(given, "DiffusionPriorNetwork", network_options)
-  return setmetatable({ o = o, dim = o.dim, self_cond = o.self_cond },
-                      network)
+  return setmetatable({ o = o, dim = o.dim, self_cond = o.self_cond,
+                        scope = scope or "" }, network)
 end
 
 ---- tokens ----
@@ -128,6 +129,12 @@ end
 --   c.self_cond [b, k], or nil   c.text_drop, c.image_drop  share of samples
 --                                whose condition is dropped (0)
 function network:forward(image_embed, t, c)
+  return layers.within(self.scope, function()
+    return self:predict(image_embed, t, c)
+  end)
+end
+
+function network:predict(image_embed, t, c)
   local o, b = self.o, image_embed:dim(0)
   local keep_text = layers.keep(b, c.text_drop or 0)
   local keep_image = layers.keep(b, c.image_drop or 0)

@@ -70,8 +70,8 @@ local function truth(x)
 end
 
 -- given: the constructor's keywords.  changed: those that a decoder insists
--- on, over them.
-local function new(given, changed)
+-- on, over them.  scope: of its weights; "": the open one.
+local function new(given, changed, scope)
   local o = options.take(given, "Unet", declared)
   for key, value in pairs(changed or {}) do
     o[key] = value
@@ -95,8 +95,8 @@ local function new(given, changed)
       attention = attends[i] and "full" or truth(o.sparse_attn) and "linear" }
     before = after
   end
-  return setmetatable({ o = o, stage = stage, self_cond = o.self_cond },
-                      unet)
+  return setmetatable({ o = o, stage = stage, self_cond = o.self_cond,
+                        scope = scope or "" }, unet)
 end
 
 ---- parts of the forward pass ----
@@ -206,6 +206,12 @@ end
 --   c.lowres_cond_img like x, c.lowres_noise_level [b]
 --   c.image_drop, c.text_drop  share of samples whose condition is dropped
 function unet:forward(x, time, c)
+  return layers.within(self.scope, function()
+    return self:predict(x, time, c)
+  end)
+end
+
+function unet:predict(x, time, c)
   local o, kept, maps = self.o, {}, {}
   if o.lowres_cond and not c.lowres_cond_img then
     dpc.fail("Unet: lowres_cond is set, but there is no lowres_cond_img")

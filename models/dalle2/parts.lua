@@ -1,0 +1,132 @@
+-- parts.lua -- the published models of DALLE2-pytorch, piece by piece, for
+-- cases of `dpc eval --cases` (docs/parity.md).
+--
+-- A part takes the constructor's options, values and arguments of the call by
+-- the original's names; t, noise and, where it says so, coins stand in for
+-- what the original draws.
+
+local prior_net = require "dalle2.full.prior_net"
+local prior = require "dalle2.full.prior"
+local unet = require "dalle2.full.unet"
+local decoder = require "dalle2.full.decoder"
+local lowres = require "dalle2.full.lowres"
+local picture = require "dalle2.full.picture"
+local options = require "dalle2.full.options"
+local vqgan = require "dalle2.full.vqgan"
+local layers = require "dalle2.full.layers"
+require "dalle2.full.decoder_sample"
+
+local parts = {}
+
+---- prior ----
+
+-- DiffusionPriorNetwork.forward_with_cond_scale.
+function parts.prior(given, i, call)
+  local c = { text_embed = i.text_embed, text_encodings = i.text_encodings,
+              self_cond = i.self_cond, text_drop = call.text_cond_drop_prob,
+              image_drop = call.image_cond_drop_prob }
+  return { out = prior_net.new(given):guided(i.image_embed, i.t, c,
+                                             call.cond_scale) }
+end
+
+-- DiffusionPrior.forward: image_embed as CLIP gives it, not scaled.
+function parts.diffusion_prior(given, i)
+  local p = prior.new(given)
+  local c = p:condition(i.text_embed, i.text_encodings)
+  return { loss = p:loss(i.image_embed, c, {
+    times = i.t, noise = i.noise, coin = i.self_cond_coin }) }
+end
+
+-- DiffusionPrior.p_sample_loop.
+function parts.sample(given, i, call)
+  local p = prior.new(given)
+  local c = p:condition(i.text_embed, i.text_encodings)
+  return { out = p:sample(c, call) }
+end
+
+---- U-Net, decoder ----
+
+-- Unet.forward_with_cond_scale.
+function parts.unet(given, i, call)
+  local c = { image_embed = i.image_embed, text_encodings = i.text_encodings,
+              lowres_cond_img = i.lowres_cond_img, self_cond = i.self_cond,
+              lowres_noise_level = i.lowres_noise_level,
+              text_drop = call.text_cond_drop_prob,
+              image_drop = call.image_cond_drop_prob }
+  return { out = unet.new(given):guided(i.x, i.t, c, call.cond_scale) }
+end
+
+-- Decoder.forward: the loss of one U-Net.
+function parts.decoder(given, i, call)
+  local d = decoder.new(given)
+  return { loss = d:loss(call.unet_number or 1, i.image, {
+    image_embed = i.image_embed, text_encodings = i.text_encodings,
+  }, { times = i.t, noise = i.noise, coin = i.blur_coin,
+       level = i.lowres_noise_level, self_coin = i.self_cond_coin }) }
+end
+
+-- Decoder.sample.
+function parts.decoder_sample(given, i, call)
+  local d = decoder.new(given)
+  local o = setmetatable({ image = i.image, inpaint_image = i.inpaint_image,
+                           inpaint_mask = i.inpaint_mask },
+                         { __index = call })
+  local any = i.image_embed or i.text_encodings
+  local b = call.batch_size or any and any:dim(0) or 1
+  return { out = d:sample(b, { image_embed = i.image_embed,
+                               text_encodings = i.text_encodings }, o) }
+end
+
+local lowres_options = {
+  downsample_first = true, use_blur = true, blur_prob = 0.5,
+  blur_sigma = options.each(0.6), blur_kernel_size = options.each(3),
+  use_noise = false, input_image_range = options.maybe("table"),
+}
+
+-- LowresConditioner.forward; pictures are not normalized.
+function parts.lowres(given, i, call)
+  local o = options.take(given, "LowresConditioner", lowres_options)
+  local function same(x) return x end
+  o.normalize, o.unnormalize = same, same
+  o.range = o.input_image_range
+  o.blur_sigma = call.blur_sigma or o.blur_sigma
+  o.blur_kernel_size = call.blur_kernel_size or o.blur_kernel_size
+  local y, level = lowres.new(o):forward(
+      i.image, call.downsample_image_size, call.target_image_size,
+      { coin = i.blur_coin, level = i.lowres_noise_level })
+  return { out = y, level = level }
+end
+
+-- resize_image_to.
+function parts.resize(_, i, call)
+  local n = call.size
+  return { out = call.nearest and picture.nearest(i.image, n)
+               or picture.cubic(i.image, n) }
+end
+
+---- VQGanVAE ----
+
+-- encode and decode, in eval mode.
+function parts.vqgan(given, i)
+  local v = vqgan.new(given)
+  v:check(i.img)
+  local z = v:encode(i.img)
+  local y, number = v:decode(z)
+  return { z = z, decode = y, indices = number }
+end
+
+-- VQGanVAE.forward(return_loss=True), in train mode: the codebook moves.
+function parts.vqgan_train(given, i)
+  return layers.training(function()
+    local loss, y = vqgan.new(given):loss(i.img)
+    return { loss = loss, recons = y }
+  end)
+end
+
+-- VQGanVAE.forward(return_discr_loss=True): img against `recons`.
+function parts.vqgan_discriminator(given, i, call)
+  return { loss = vqgan.new(given)
+               :discriminator_loss(i.img, i.recons, call) }
+end
+
+return { parts = parts }
