@@ -88,19 +88,6 @@ static double f32_within(const Want *w, const Whole *exact)
     return fmax(within, w->half) + own;
 }
 
-/* The element that is farthest from the evaluator's. */
-static Shown farthest(const Want *w, const Whole *got, const Whole *exact,
-                      Arena *a)
-{
-    int64_t at = 0;
-    for (int64_t i = 1; i < got->n; i++)
-        if (!(fabs(got->at[i] - exact->at[i]) <=
-              fabs(got->at[at] - exact->at[at])))
-            at = i;
-    return (Shown){ fmt(a, "%s[%lld], of all,", w->of, (long long)at),
-                    got->at[at], exact->at[at], 1e-5 * mean_abs(exact) };
-}
-
 /* |got - exact| / |exact|, L2. */
 static double distance(const Whole *got, const Whole *exact)
 {
@@ -119,35 +106,30 @@ static bool first_of(const Case *c, uint32_t i)
     return !i || w[-1].step != w->step || strcmp(w[-1].of, w->of) != 0;
 }
 
-static bool compare_f32(Tally *t, const Case *c, const Whole *got,
-                        const Whole *exact)
-{
-    bool same = true;
-    for (uint32_t i = 0; i < c->nwant; i++) {
-        const Want *w = &c->want[i];
-        if (w->kind == WANT_COUNT)
-            continue;
-        Shown s = { w->text, want_measure(w, &got[i]), w->value,
-                    f32_within(w, &exact[i]) };
-        same &= show(t, c, "host", &s);
-        if (!first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
-            continue;
-        s = farthest(w, &got[i], &exact[i], t->o->arena);
-        same &= show(t, c, "host", &s);
-    }
-    return same;
-}
-
-static bool compare_bf16(Tally *t, const Case *c, const Whole *got,
-                         const Whole *exact)
+/* Whole tensors against the evaluator's. */
+static bool compare_whole(Tally *t, const Case *c, const char *on,
+                          double within, const Whole *got, const Whole *exact)
 {
     bool same = true;
     for (uint32_t i = 0; i < c->nwant; i++) {
         if (!first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
             continue;
         Shown s = { fmt(t->o->arena, "%s: relative L2", c->want[i].of),
-                    distance(&got[i], &exact[i]), 0, 0.03 };
-        same &= show(t, c, "host in bf16", &s);
+                    distance(&got[i], &exact[i]), 0, within };
+        same &= show(t, c, on, &s);
+    }
+    return same;
+}
+
+static bool compare_f32(Tally *t, const Case *c, const Whole *got,
+                        const Whole *exact)
+{
+    bool same = compare_whole(t, c, "host", 1e-5, got, exact);
+    for (uint32_t i = 0; i < c->nwant; i++) {
+        const Want *w = &c->want[i];
+        Shown s = { w->text, want_measure(w, &got[i]), w->value,
+                    f32_within(w, &exact[i]) };
+        same &= w->kind == WANT_COUNT || show(t, c, "host", &s);
     }
     return same;
 }
@@ -177,7 +159,8 @@ static void attempt(Attempt *at)
     at->same = compare_eval(at->t, c, exact);
     if (o->host) {
         got = case_on_host(o, c, g, init, a);
-        at->same &= bf16 ? compare_bf16(at->t, c, got, exact)
+        at->same &= bf16 ? compare_whole(at->t, c, "host in bf16", 0.03, got,
+                                         exact)
                          : compare_f32(at->t, c, got, exact);
     }
     arena_free(a);
