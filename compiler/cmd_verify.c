@@ -1,0 +1,195 @@
+/* cmd_verify.c -- dpc verify: a plan computes what the model says.
+ *
+ * Every entry is evaluated twice in the field mod 2^61-1, where sums may be
+ * cut and re-associated without a trace: as the model wrote it, on one rank,
+ * and as the last pass left it, on all ranks and turns of the plan.  What the
+ * entry returns and what it leaves in params and states must agree bit for
+ * bit (reliability.md 4.2).  When something differs, the graphs in between
+ * tell the first pass that it differs after.  Then the tables of the unit go
+ * to the checker of schedules, which knows nothing of passes. */
+#include "codegen/unit.h"
+#include "compiler/options.h"
+#include "ir/eval.h"
+
+/* A graph as a pass left it. */
+typedef struct Stop { const char *pass; const Graph *g; } Stop;
+
+typedef struct Trail {
+    Arena *arena;
+    Stop *stop;
+    uint32_t n, cap;
+} Trail;
+
+typedef struct Verdict {
+    const char *entry;
+    uint32_t values, steps;
+    int64_t ranks, turns;
+} Verdict;
+
+static void trail_add(void *arg, const char *pass, const Graph *before,
+                      const Graph *after)
+{
+    Trail *t = arg;
+    (void)before;
+    GROW(t->arena, t->stop, t->n, t->cap);
+    t->stop[t->n++] = (Stop){ pass, after };
+}
+
+/* The entry with its gradient written out: what has a value of its own. */
+static uint32_t trail_start(const Trail *t)
+{
+    uint32_t i = 0;
+    while (i + 1 < t->n && strcmp(t->stop[i].pass, "grad") != 0)
+        i++;
+    return i;
+}
+
+/* ---- what is compared: outs, then sets ---- */
+
+static uint32_t value_count(const Graph *g)
+{
+    return g->nout + g->nset;
+}
+
+static Ref value_ref(const Graph *g, uint32_t i)
+{
+    return i < g->nout ? g->out[i].ref : g->set[i - g->nout].value;
+}
+
+static const char *value_name(const Graph *g, uint32_t i)
+{
+    return i < g->nout ? g->out[i].name : g->node[g->set[i - g->nout].leaf].name;
+}
+
+/* Passes keep names, not places. */
+static Ref value_find(const Graph *g, const Graph *of, uint32_t i)
+{
+    const char *name = value_name(of, i);
+    for (uint32_t k = 0; k < value_count(g); k++)
+        if ((k < g->nout) == (i < of->nout)
+            && strcmp(value_name(g, k), name) == 0)
+            return value_ref(g, k);
+    return NONE;
+}
+
+typedef struct Difference { uint32_t value; int64_t at; } Difference;
+
+/* The first value of `a` that `b` has otherwise; false: none. */
+static bool differs(Eval *x, const Graph *a, const Graph *b, uint64_t seed,
+                    Difference *d)
+{
+    Eval *y = eval_new(b, FIELD, seed, 1);
+    bool found = false;
+    eval_run(y);
+    for (uint32_t i = 0; i < value_count(a) && !found; i++) {
+        Ref r = value_ref(a, i), q = value_find(b, a, i);
+        int64_t n = type_volume(&a->node[r].type), k = 0;
+        const Num *p = eval_get(x, r), *s = q == NONE ? NULL : eval_get(y, q);
+        while (s && k < n && p[k].f == s[k].f)
+            k++;
+        found = !s || k < n;
+        *d = (Difference){ i, k };
+    }
+    eval_free(y);
+    return found;
+}
+
+/* Both evaluations take a moment a point, on every rank and turn. */
+static void size_check(const Options *o, const Graph *g)
+{
+    enum { MOST = 50 };                   /* Gflop: about two minutes */
+    double flops = 0;
+    for (Ref r = 0; r < g->n; r++)
+        flops += node_flops(g, r);
+    if (flops > MOST * 1e9)
+        err(o->file[0], "verify: entry \"%s\" takes %.0f Gflop, more than %d "
+            "by the reference; say smaller sizes with -D, or one --entry",
+            g->entry, flops / 1e9, MOST);
+}
+
+/* The pass to blame: the first after which the value is another. */
+static _Noreturn void blame(const Trail *t, uint32_t from, Eval *x,
+                            uint64_t seed)
+{
+    const Graph *a = t->stop[from].g;
+    uint32_t k = from + 1;
+    Difference d = { 0 };
+    while (!differs(x, a, t->stop[k].g, seed, &d))
+        k++;
+    const Node *n = &a->node[value_ref(a, d.value)];
+    err_code(6, n->loc, "verify: \"%s\"[%lld] of \"%s\" is another value after "
+             "%s", value_name(a, d.value), (long long)d.at, a->entry,
+             t->stop[k].pass);
+}
+
+static void values_verify(const Options *o, const Trail *t, Verdict *v)
+{
+    uint32_t from = trail_start(t);
+    const Graph *a = t->stop[from].g, *b = t->stop[t->n - 1].g;
+    Difference d;
+    size_check(o, a);
+    Eval *x = eval_new(a, FIELD, (uint64_t)o->seed, 1);
+    eval_run(x);
+    if (differs(x, a, b, (uint64_t)o->seed, &d))
+        blame(t, from, x, (uint64_t)o->seed);
+    eval_free(x);
+    v->values = value_count(a);
+}
+
+static Verdict entry_verify(const Options *o, const Graph *g, Job *job,
+                            Graph **done)
+{
+    const Mesh *m = &job->plan->mesh;
+    Trail t = { .arena = o->arena };
+    Verdict v = { .entry = g->entry, .ranks = plan_ranks(job->plan),
+                  .turns = mesh_size(m, mesh_axes(m, TIME)) };
+    job->check = trail_add, job->check_arg = &t;
+    *done = run_passes(NULL, g, job);
+    values_verify(o, &t, &v);
+    v.steps = (*done)->sched->nstep;
+    return v;
+}
+
+/* What the runtime will do again when the binary starts. */
+static void schedule_verify(const Options *o, const Model *m,
+                            Graph *const *done, int n)
+{
+    DpcUnit u = unit_rows(unit_new(done, n, false, o->arena), m->name);
+    if (dpc_check(&u))
+        err_code(6, o->file[0], "verify: %s", dpc_last_error());
+}
+
+static void verdict_print(const Options *o, const Verdict *v, bool first)
+{
+    if (o->json)
+        printf("%s{\"entry\": \"%s\", \"ranks\": %lld, \"turns\": %lld, "
+               "\"values\": %u, \"steps\": %u}", first ? "[" : ",\n ",
+               v->entry, (long long)v->ranks, (long long)v->turns, v->values,
+               v->steps);
+    else
+        printf("%s: %u values equal in the field on %lld rank%s x %lld turn%s"
+               "; %u steps without race or deadlock\n", v->entry, v->values,
+               (long long)v->ranks, v->ranks == 1 ? "" : "s",
+               (long long)v->turns, v->turns == 1 ? "" : "s", v->steps);
+}
+
+int cmd_verify(const Options *o)
+{
+    Model *m = model_open(o);
+    Plan *plan = plan_open(o, m->entry, m->nentry);
+    Job job = job_open(o, plan);
+    Graph **done = alloc(o->arena, (size_t)m->nentry * sizeof *done);
+    Verdict *v = alloc(o->arena, (size_t)m->nentry * sizeof *v);
+    int n = 0;
+    for (int i = 0; i < m->nentry; i++)
+        if (!o->entry || strcmp(m->entry[i]->entry, o->entry) == 0)
+            v[n] = entry_verify(o, m->entry[i], &job, &done[n]), n++;
+    if (!n)
+        usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
+    schedule_verify(o, m, done, n);
+    for (int i = 0; i < n; i++)
+        verdict_print(o, &v[i], i == 0);
+    if (o->json)
+        printf("]\n");
+    return 0;
+}

@@ -1,0 +1,26 @@
+#!/bin/sh
+# verify.sh -- dpc verify proves shipped models under plans, and says what it
+# cannot prove.
+. "$(dirname "$0")/lib.sh"
+
+# proves MODEL RANKS TURNS OPTION...: exit 0, and each entry's line says so.
+proves() {
+    model=$1 ranks=$2 turns=$3; shift 3
+    run "$dpc" verify "$root/models/$model.lua" --ranks "$ranks" \
+        --micro "$turns" "$@"
+    exits 0 "verify $model on $ranks x $turns $*" \
+        "^train: [0-9]+ values equal in the field on $ranks ranks? x $turns "
+}
+
+proves mlp 4 2
+proves mlp 2 1 --partitioner zero --dtype bf16
+for model in clip prior decoder; do
+    proves dalle2/$model 2 2 -D size=tiny -D batch=8
+done
+
+run "$dpc" verify "$root/models/mlp.lua" --entry train --json
+exits 0 "verify --json" '"entry": "train", "ranks": 1, "turns": 1, "values"'
+run "$dpc" verify "$root/models/dalle2/decoder.lua" -D batch=512
+exits 1 "verify refuses what takes too long" "say smaller sizes with -D"
+run "$dpc" verify "$root/models/mlp.lua" --entry nowhere
+exits 2 "verify names a missing entry" 'no entry "nowhere"'
