@@ -53,21 +53,6 @@ static bool show(Tally *t, const Case *c, const char *on, const Shown *s)
 
 /* ---- in doubles ---- */
 
-/* 2e-6, or half a unit of the last digit that is given. */
-static bool compare_eval(Tally *t, const Case *c, const Whole *got)
-{
-    bool same = true;
-    for (uint32_t i = 0; i < c->nwant; i++) {
-        const Want *w = &c->want[i];
-        Shown s = { w->text, want_measure(w, &got[i]), w->value,
-                    fmax(2e-6 * fabs(w->value), w->half) };
-        same &= show(t, c, "eval", &s);
-    }
-    return same;
-}
-
-/* ---- on the host ---- */
-
 static double mean_abs(const Whole *x)
 {
     double sum = 0;
@@ -75,6 +60,29 @@ static double mean_abs(const Whole *x)
         sum += fabs(x->at[i]);
     return x->n ? sum / (double)x->n : 0;
 }
+
+/* 2e-6, or half a unit of the last digit that is given; of a tensor's numbers
+ * 2e-6 of its mean magnitude, if that is more. */
+static double real_within(const Want *w, const Whole *got)
+{
+    bool of_tensor = w->kind == WANT_ELEMENT || w->kind == WANT_SUM;
+    double size = fmax(fabs(w->value), of_tensor ? mean_abs(got) : 0);
+    return fmax(2e-6 * size, w->half);
+}
+
+static bool compare_eval(Tally *t, const Case *c, const Whole *got)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < c->nwant; i++) {
+        const Want *w = &c->want[i];
+        Shown s = { w->text, want_measure(w, &got[i]), w->value,
+                    real_within(w, &got[i]) };
+        same &= show(t, c, "eval", &s);
+    }
+    return same;
+}
+
+/* ---- on the host ---- */
 
 /* How far f32 may be from the expected value; `exact` is what it is read off
  * in doubles.  Values that the original's own f32 misses by more, by that. */

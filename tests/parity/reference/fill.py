@@ -176,31 +176,28 @@ def lua(x):
     if isinstance(x, bool):
         return "true" if x else "false"
     if isinstance(x, float):
-        return f'"{x:.12g}"' if x == 0 or abs(x) < 1e-30 else f"{x:.12g}"
+        return f"{x:.12g}"
     if isinstance(x, (int, np.integer)):
         return str(x)
     if isinstance(x, str):
         return f'"{x}"'
     if isinstance(x, (list, tuple)):
         return "{ " + ", ".join(lua(v) for v in x) + " }" if x else "{}"
-    plain = all(k.isidentifier() for k in x)
     keys = {k: k if k.isidentifier() else f'["{k}"]' for k in x}
-    assert plain or keys
     return "{ " + ", ".join(f"{keys[k]} = {lua(v)}" for k, v in x.items()) \
         + " }"
 
 
 def wrapped(text, indent):
-    """Lines of 80 columns, broken at blanks; a deeper indent after the
-    first."""
+    """Lines of 80 columns, broken after commas; deeper after the first."""
     lines, line = [], " " * indent
-    for word in text.split(" "):
+    for word in text.replace(", ", ",\n").split("\n"):
         if len(line) + 1 + len(word) > 80 and line.strip():
-            lines.append(line.rstrip())
-            line = " " * (indent + 2)
-        line += ("" if line.isspace() or not line else " ") + word
-    lines.append(line.rstrip())
-    return "\n".join(lines)
+            lines.append(line)
+            line = " " * (indent + 2) + word
+        else:
+            line += word if line.isspace() else " " + word
+    return "\n".join(lines + [line])
 
 
 class Cases:
@@ -210,7 +207,7 @@ class Cases:
         self.head, self.model, self.text = head, model, []
 
     def add(self, name, part, expect, **more):
-        lines = [f'  {{ name = "{name}", part = "{part}",']
+        lines = [f'  {{ name = "{name}",', f'    part = "{part}",']
         lines += [wrapped(f"{k} = {lua(v)},", 4) for k, v in more.items()
                   if v not in (None, {})]
         lines += [wrapped(f"expect = {lua(expect)} }},", 4)]
