@@ -26,6 +26,7 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
         .ranks = small(o->ranks, "ranks"), .micro = small(o->micro, "micro"),
         .compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32,
     };
+    p.define = o->set.at, p.ndefine = o->set.n;
     if (o->plan && o->partitioner)
         usage("--plan and --partitioner exclude each other");
     if (o->plan)

@@ -44,6 +44,8 @@ typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */
     int ranks, micro;                     /* ranks 0: what the plan says */
     DType compute;
+    const char *const *define;            /* -P: "name=value" */
+    int ndefine;
 } PlanOptions;
 
 /* Run a partitioner over the leaves of all entries.  `file` is a path, or the

@@ -52,9 +52,10 @@ typedef struct Front {
     int ndraw;
     bool filled;                          /* params are given: their init is
                                              read by none */
+    const char *flag, *asked;             /* "-D" of a "model" */
     const char *const *define;
     int ndefine;
-    bool *used;                           /* a -D that some option read */
+    bool *used;                           /* a define that some option read */
     const char *config;                   /* --config; NULL */
     bool config_read;
     /* limits */
@@ -119,6 +120,7 @@ void outs_read(lua_State *, const char *entry);
 /* ---- lua_leaf.c ---- */
 
 void leaf_open(lua_State *);              /* the table dpc, on top */
+const char *name_check(lua_State *, int i, const char *what);
 void leaf_entry(lua_State *);             /* forget the last entry's leaves */
 Type dims_check(lua_State *, int i, DType, const char *what);
 void leaf_input_push(lua_State *, const char *name, Type);
@@ -134,6 +136,19 @@ DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
 int values_reached(lua_State *);          /* dpc.reached(loss, list) -> list */
 int mask_declare(lua_State *);            /* dpc.mask(value) -> value */
 void masks_check(lua_State *);            /* of the entry; raises at a line */
+
+/* ---- lua_option.c ---- */
+
+/* err (2) for a define that is no NAME=VALUE. */
+void defines_check(const char *flag, const char *const *define, int n);
+/* option(name, default, doc) -> the value that a define gives, or default. */
+int option_ask(lua_State *);
+void options_used(lua_State *);           /* fails for one nobody asked for */
+
+/* ---- lua_view.c ---- */
+
+/* Push the nodes of an entry as read-only data (docs/plans.md). */
+void nodes_push(lua_State *, const Graph *);
 
 /* ---- lua_config.c, lua_json.c ---- */
 

@@ -50,7 +50,7 @@ Type dims_check(lua_State *L, int i, DType dtype, const char *what)
     return t;
 }
 
-static const char *name_check(lua_State *L, int i, const char *what)
+const char *name_check(lua_State *L, int i, const char *what)
 {
     if (lua_type(L, i) != LUA_TSTRING)
         fail(L, "%s: a name is wanted, this is %s", what,
@@ -416,79 +416,6 @@ static int dpc_leaf(lua_State *L)
     return 1;
 }
 
-/* ---- options ---- */
-
-static const char *defined(Front *f, const char *name)
-{
-    size_t n = strlen(name);
-    for (int i = f->ndefine - 1; i >= 0; i--)
-        if (strncmp(f->define[i], name, n) == 0 && f->define[i][n] == '=') {
-            for (int k = 0; k <= i; k++)
-                f->used[k] |= strncmp(f->define[k], name, n) == 0 &&
-                              f->define[k][n] == '=';
-            return f->define[i] + n + 1;
-        }
-    return NULL;
-}
-
-/* Push the text as a value of the type of stack 2. */
-static void option_push(lua_State *L, const char *name, const char *text)
-{
-    static const char *const yes[] = { "true", "yes", "on", "1" };
-    static const char *const no[] = { "false", "no", "off", "0" };
-    if (lua_type(L, 2) == LUA_TSTRING) {
-        lua_pushstring(L, text);
-        return;
-    }
-    if (lua_isnumber(L, 2)) {
-        if (!lua_stringtonumber(L, text))
-            fail(L, "option: -D %s=%s: a number is wanted", name, text);
-        if (lua_isinteger(L, 2) && !lua_isinteger(L, -1) &&
-            lua_tonumber(L, -1) != (double)(int64_t)lua_tonumber(L, -1))
-            fail(L, "option: -D %s=%s: a whole number is wanted", name, text);
-        if (lua_isinteger(L, 2))
-            lua_pushinteger(L, (lua_Integer)lua_tonumber(L, -1));
-        return;
-    }
-    for (int i = 0; i < COUNT(yes); i++)
-        if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
-            lua_pushboolean(L, strcmp(text, yes[i]) == 0);
-            return;
-        }
-    fail(L, "option: -D %s=%s: true or false is wanted", name, text);
-}
-
-static int dpc_option(lua_State *L)
-{
-    Front *f = front_of(L);
-    const char *name = name_check(L, 1, "option"), *text = defined(f, name);
-    if (lua_type(L, 2) != LUA_TSTRING && !lua_isnumber(L, 2) &&
-        !lua_isboolean(L, 2))
-        fail(L, "option: \"%s\" needs a default: number, text or boolean",
-             name);
-    Model *m = f->model;
-    const char *doc = luaL_optstring(L, 3, "");
-    lua_pushcfunction(L, sandbox_tostring);
-    lua_pushvalue(L, 2);
-    lua_call(L, 1, 1);
-    const char *value = lua_tostring(L, -1);
-    uint32_t i = 0;
-    while (i < m->noption && strcmp(m->option[i].name, name) != 0)
-        i++;
-    if (i == m->noption) {
-        GROW(f->a, m->option, i, m->optioncap);
-        m->option[m->noption++] = (ModelOption){
-            name, intern(f->a, value), intern(f->a, doc), user_loc(L) };
-    } else if (strcmp(m->option[i].value, value) != 0)
-        fail(L, "option: \"%s\" has another default here than at %s", name,
-             m->option[i].loc);
-    if (text)
-        option_push(L, name, text);
-    else
-        lua_pushvalue(L, 2);
-    return 1;
-}
-
 static int dpc_fail(lua_State *L)
 {
     if (lua_isstring(L, 2))
@@ -513,7 +440,7 @@ void leaf_open(lua_State *L)
         { "const", leaf_const }, { "random", leaf_random },
         { "iota", leaf_iota }, { "grad", dpc_grad }, { "set", dpc_set },
         { "scope", dpc_scope }, { "params", dpc_params },
-        { "leaf", dpc_leaf }, { "option", dpc_option }, { "fail", dpc_fail },
+        { "leaf", dpc_leaf }, { "option", option_ask }, { "fail", dpc_fail },
         { "mask", mask_declare }, { "reached", values_reached },
         { NULL, NULL },
     };

@@ -266,25 +266,6 @@ static void runs_read(lua_State *L, int i)
 
 /* ---- the file ---- */
 
-static void defines_check(lua_State *L)
-{
-    Front *f = front_of(L);
-    Model *m = f->model;
-    for (int i = 0; i < f->ndefine; i++) {
-        if (f->used[i])
-            continue;
-        int n = (int)strcspn(f->define[i], "=");
-        const char *name = fmt(f->a, "%.*s", n, f->define[i]);
-        const char **have = alloc(f->a, (m->noption + 1) * sizeof *have);
-        for (uint32_t k = 0; k < m->noption; k++)
-            have[k] = m->option[k].name;
-        const char *near = near_name(name, have, (int)m->noption);
-        fail_at(L, m->path, "-D %s: the model has no option \"%s\"%s%s%s",
-                f->define[i], name, near ? "; did you mean \"" : "",
-                near ? near : "", near ? "\"?" : "");
-    }
-}
-
 /* The chunk is the argument. */
 static int model_run(lua_State *L)
 {
@@ -306,7 +287,7 @@ static int model_run(lua_State *L)
     plain_check(L, "model", m->name);
     lua_getfield(L, 1, "meta");
     m->meta = lua_isnil(L, -1) ? "{}" : json_text(L, -1, f->a);
-    defines_check(L);
+    options_used(L);
     if (f->config && !f->config_read)
         fail_at(L, m->path, "--config %s: the model reads no dpc.config",
                 f->config);
@@ -328,22 +309,16 @@ static const char *stem(Arena *a, const char *path)
     return s;
 }
 
-static void define_check(const ModelOptions *o)
-{
-    for (int i = 0; i < o->ndefine; i++)
-        if (!strchr(o->define[i], '=') || o->define[i][0] == '=')
-            err_code(2, "dpc", "-D %s: NAME=VALUE is wanted", o->define[i]);
-}
-
 lua_State *model_state(const char *path, const ModelOptions *o, Arena *a)
 {
-    define_check(o);
+    defines_check("-D", o->define, o->ndefine);
     Model *m = alloc(a, sizeof *m);
     m->path = intern(a, path);
     m->name = stem(a, path);
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .model = m, .home = o->home, .dir = folder(a, path),
-                  .scope = "", .define = o->define, .ndefine = o->ndefine,
+                  .scope = "", .flag = "-D", .asked = "model",
+                  .define = o->define, .ndefine = o->ndefine,
                   .config = o->config,
                   .cap = (size_t)o->memory, .limit = o->instructions };
     f->used = alloc(a, (size_t)o->ndefine + 1);

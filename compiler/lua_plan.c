@@ -1,11 +1,12 @@
 /* lua_plan.c -- partitioners and plan files.
  *
  * A partitioner is `return function(g) ... end`: from a read-only view of the
- * leaves (g.leaves, g.ranks, g.micro) it returns { mesh, leaf }.  mesh lists
- * {"name", size} or {"name", size, "time"}; leaf is a function of one leaf, or
- * a table by name, that gives the splits of its dimensions, "dp/mb", major
- * first, nil or "" for whole.  A plan file returns the same table, so what is
- * printed reads back.  Axes of size one are dropped. */
+ * leaves and nodes (g.leaves, g.nodes, g.ranks, g.micro) it returns
+ * { mesh, leaf }.  mesh lists {"name", size} or {"name", size, "time"}; leaf
+ * is a function of one leaf, or a table by name, that gives the splits of its
+ * dimensions, "dp/mb", major first, nil or "" for whole.  A plan file returns
+ * the same table, so what is printed reads back.  Axes of size one are
+ * dropped. */
 #include "compiler/lua_front.h"
 #include <stdlib.h>
 
@@ -67,10 +68,32 @@ static bool seen(const Planning *p, int e, const char *name)
     return false;
 }
 
-static void view_push(lua_State *L, const Planning *p)
+/* g.nodes(entry): its nodes, operands first; nil: no such entry. */
+static int view_nodes(lua_State *L)
+{
+    const Planning *p = lua_touserdata(L, lua_upvalueindex(1));
+    const char *name = luaL_checkstring(L, 1);
+    for (int e = 0; e < p->nentry; e++)
+        if (p->entry[e]->entry && strcmp(p->entry[e]->entry, name) == 0) {
+            nodes_push(L, p->entry[e]);
+            return 1;
+        }
+    return 0;
+}
+
+static void view_push(lua_State *L, Planning *p)
 {
     lua_Integer n = 0;
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 6);
+    lua_createtable(L, p->nentry, 0);
+    for (int e = 0; e < p->nentry; e++) {
+        lua_pushstring(L, p->entry[e]->entry ? p->entry[e]->entry : "");
+        lua_rawseti(L, -2, e + 1);
+    }
+    lua_setfield(L, -2, "entries");
+    lua_pushlightuserdata(L, p);
+    lua_pushcclosure(L, view_nodes, 1), lua_setfield(L, -2, "nodes");
+    lua_pushcfunction(L, option_ask), lua_setfield(L, -2, "option");
     lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
     lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
     lua_newtable(L);
@@ -359,6 +382,7 @@ static int plan_run(lua_State *L)
     rest_read(L, p, 2);
     mesh_read(L, p, 2);
     leaves_read(L, p, 2);
+    options_used(L);
     mesh_thin(p->plan);
     return 0;
 }
@@ -367,8 +391,14 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
                        const char *path, const char *what,
                        Graph *const *entry, int nentry, Arena *a)
 {
+    defines_check("-P", o->define, o->ndefine);
     Front *f = alloc(a, sizeof *f);
-    *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "" };
+    *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "",
+                  .flag = "-P", .asked = what,
+                  .define = o->define, .ndefine = o->ndefine };
+    f->model = alloc(a, sizeof *f->model);
+    f->model->path = intern(a, name);
+    f->used = alloc(a, (size_t)o->ndefine + 1);
     Plan *plan = alloc(a, sizeof *plan);
     plan->compute = o->compute, plan->bucket = 32 << 20;
     Planning p = { o, entry, nentry, plan, what, intern(a, name) };

@@ -24,3 +24,21 @@ run "$dpc" verify "$root/models/dalle2/decoder.lua" -D batch=512
 exits 1 "verify refuses what takes too long" "say smaller sizes with -D"
 run "$dpc" verify "$root/models/mlp.lua" --entry nowhere
 exits 2 "verify names a missing entry" 'no entry "nowhere"'
+
+# Tensor parallelism finds the pairs of Megatron-LM: a transformer block owes
+# two sums over tp forward and two backward, and no gather.
+proves dalle2/prior 4 2 -D size=tiny -D batch=8 --partitioner megatron -P tp=2
+"$dpc" print "$root/models/dalle2/prior.lua" --ranks 2 --partitioner megatron \
+    --entry train --after=local --short > local.ir
+count() { grep -c "= $1 .*axes=tp" local.ir; }
+if [ "$(count all_gather)" = 0 ] && [ "$(count all_to_all)" = 0 ] &&
+    [ "$(count all_reduce)" -ge 12 ] && [ "$(count all_reduce)" -le 24 ]; then
+    ok "megatron: only sums cross tp"
+else
+    not_ok "megatron: only sums cross tp" "$(count all_reduce) sums"
+fi
+run "$dpc" verify "$root/models/mlp.lua" --ranks 4 --partitioner megatron \
+    -P tp=3
+exits 1 "megatron names a tp that does not divide" "tp is 3, .* 4 ranks"
+run "$dpc" verify "$root/models/mlp.lua" --ranks 4 -P tq=3
+exits 1 "an option no partitioner has" 'the partitioner has no option "tq"'
