@@ -12,6 +12,8 @@ local decoder = require "dalle2.full.decoder"
 local lowres = require "dalle2.full.lowres"
 local picture = require "dalle2.full.picture"
 local options = require "dalle2.full.options"
+local xclip = require "dalle2.full.xclip"
+local adapter = require "dalle2.full.adapter"
 local vqgan = require "dalle2.full.vqgan"
 local layers = require "dalle2.full.layers"
 require "dalle2.full.decoder_sample"
@@ -127,6 +129,30 @@ end
 function parts.vqgan_discriminator(given, i, call)
   return { loss = vqgan.new(given)
                :discriminator_loss(i.img, i.recons, call) }
+end
+
+---- CLIP ----
+
+-- x-clip's CLIP.forward(return_loss=True).
+function parts.clip(given, i)
+  return layers.training(function()
+    return { loss = xclip.new(given):loss(i.text, i.image, {
+      aug_text = i.aug_text and { i.aug_text },
+      aug_image = i.aug_image and { i.aug_image } }) }
+  end)
+end
+
+-- What the adapter of CLIP gives; `make` as in AdapterConfig.
+function parts.clip_adapter(given, i, call)
+  local a = adapter.new(call.make or "x-clip", given, call.overrides)
+  local out = {}
+  if i.text then
+    out.text_embed, out.text_encodings = a:embed_text(i.text)
+  end
+  if i.image then
+    out.image_embed = a:embed_image(i.image)
+  end
+  return out
 end
 
 return { parts = parts }

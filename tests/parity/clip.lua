@@ -9,7 +9,7 @@ local options = { dim_text = 12, dim_image = 16, dim_latent = 8,
 local inputs = {
   text = { 2, 6, ints = { { 8, 34, 11, 14, 48, 30 },
                           { 36, 11, 39, 18, 0, 0 } } },
-  image = { 2, 3, 8, 8, fill = "img" },
+  image = { 2, 3, 8, 8, fill = "img", scale = .5, add = .5 },
 }
 
 return {

@@ -64,7 +64,7 @@ function layers.conv(name, x, out, size, o)
       w = standardized(w)
     end
     local y = x:conv(w, { stride = o.stride or 1, pad = o.pad or 0,
-                          groups = o.groups })             -- [b, out, h', w']
+                          g = o.groups or 1 })               -- [b, out, h', w']
     if o.bias == false then
       return y
     end
@@ -109,6 +109,13 @@ function layers.training(fn)
   return restore(was, fn())
 end
 
+-- A frozen network in fn, whatever is trained around it.
+function layers.evaluating(fn)
+  local was = training
+  training = false
+  return restore(was, fn())
+end
+
 function layers.is_training() return training end
 
 function layers.dropout(x, p)
@@ -129,11 +136,11 @@ local function centred(x)
   return d * nn.like(scale, back, x)
 end
 
--- x [..., k] with gain "g" and no bias.  stable=true: each row is divided by
+-- x [..., k] with gain "g" (o.gain) and no bias.  stable=true: each row is divided by
 -- its largest element first, sign and all, through which no gradient flows.
 function layers.gain_norm(name, x, o)
   return layers.within(name, function()
-    local g = nn.weight("g", { x:dim(-1) }, nn.ones)
+    local g = nn.weight(o and o.gain or "g", { x:dim(-1) }, nn.ones)
     if o and o.stable then
       local all, row = letters(x)
       local top = x:max(all .. "->" .. row):stop()         -- [...]
