@@ -49,9 +49,8 @@ function optim.rate(o)
 end
 
 -- One parameter, its gradient g, moments m, v and average e, if any, all f32
--- of one shape; k: what is the same for all, f32 [] each.  Decoupled weight
--- decay (Loshchilov and Hutter 2019, algorithm 2) for matrices and filters
--- only.
+-- of one shape; k: what is the same for all, f32 [] each.  Weight decay is
+-- decoupled (Loshchilov and Hutter 2019, algorithm 2).
 local function update(p, g, k)
   local dims = p:dims()
   local m = dpc.state("adam.m." .. p:name(), dims)
@@ -60,7 +59,7 @@ local function update(p, g, k)
   local m1 = m * k.b1 + g * (1 - k.b1)
   local v1 = v * k.b2 + g * g * (1 - k.b2)
   local move = m1 * k.c1 / ((v1 * k.c2):sqrt() + k.eps)    -- bias-corrected
-  if #dims >= 2 then
+  if k.decays(p) then
     move = move + p * k.decay
   end
   local p1 = p - move * k.lr
@@ -73,6 +72,14 @@ local function update(p, g, k)
   end
 end
 
+-- Weight of the past in averages at f32 [] step, with `ema` the largest: the
+-- first step copies, so what an average starts as is forgotten.
+local function average(step, ema)
+  return (step / (step + 10)):minimum(ema)
+end
+
+local function is_matrix(p) return #p:dims() >= 2 end
+
 -- 1 / (1 - b^(step + 1)): Adam's correction (Kingma and Ba 2015, algorithm 1).
 local function correction(b, step)
   return (1 - ((step + 1) * math.log(b)):exp()):recip()
@@ -83,9 +90,10 @@ end
 --   params  those to train (all)         lr, lr_min, warmup, steps, clip,
 --   b1, b2, eps  of Adam                 decay, ema  defaults of the scalars
 --   rate  f32 [], instead of optim.rate  ema=false: no averages
--- The average ema.NAME follows with weight min(ema, step / (step + 10)): the
--- first step copies, so what it starts as is forgotten.  Parameters that the
--- loss does not depend on stay as they are, and have no moments.
+--   average  function(step, ema) -> weight of the past, both f32 []
+--   decays   function(param): whether it is decayed (matrices, filters)
+-- Averages are called ema.NAME.  Parameters that the loss does not depend on
+-- stay as they are, and have no moments.
 function optim.step(loss, o)
   o = o or {}
   local params = dpc.reached(loss, o.params or dpc.params())
@@ -104,7 +112,8 @@ function optim.step(loss, o)
     ok = norm:finite(), lr = o.rate or optim.rate(o), b1 = b1, b2 = b2,
     eps = o.eps or 1e-8, c1 = correction(b1, step),
     c2 = correction(b2, step), clip = (clip / (norm + 1e-6)):minimum(1),
-    ema = ema and (step / (step + 10)):minimum(ema),
+    ema = ema and (o.average or average)(step, ema),
+    decays = o.decays or is_matrix,
     decay = dpc.scalar("decay", o.decay or 0.01, "weight decay"),
   }
   for i, p in ipairs(params) do

@@ -12,6 +12,7 @@ local decoder = require "dalle2.full.decoder"
 local lowres = require "dalle2.full.lowres"
 local picture = require "dalle2.full.picture"
 local options = require "dalle2.full.options"
+local train = require "dalle2.full.train"
 local xclip = require "dalle2.full.xclip"
 local adapter = require "dalle2.full.adapter"
 local vqgan = require "dalle2.full.vqgan"
@@ -65,6 +66,19 @@ function parts.decoder(given, i, call)
     image_embed = i.image_embed, text_encodings = i.text_encodings,
   }, { times = i.t, noise = i.noise, coin = i.blur_coin,
        level = i.lowres_noise_level, self_coin = i.self_cond_coin }) }
+end
+
+-- DecoderTrainer: one step of one U-Net.  options: the trainer's, and
+-- `decoder`, the Decoder's.
+function parts.decoder_step(given, i, call)
+  local trainer = {}
+  for key, value in pairs(given) do
+    trainer[key] = key ~= "decoder" and value or nil
+  end
+  local loss = parts.decoder(given.decoder, i, call).loss
+  local out = train.step(loss, train.decoder(trainer), call.unet_number)
+  out.loss = loss
+  return out
 end
 
 -- Decoder.sample.

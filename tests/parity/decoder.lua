@@ -65,9 +65,9 @@ return {
     call = { size = 12 },
     expect = { out = { sum = -12.18063433, last = -.68885328 } } },
   { name = "O1", part = "decoder_step", steps = 6,
-    options = options{ lr = 1e-3, wd = 1e-2, eps = 1e-8, max_grad_norm = .5,
-                       warmup_steps = 4, ema_beta = .99,
-                       ema_update_after_step = 2, ema_update_every = 1 },
+    options = { decoder = options(), lr = 1e-3, wd = 1e-2, eps = 1e-8,
+                max_grad_norm = .5, warmup_steps = 4, ema_beta = .99,
+                ema_update_after_step = 2, ema_update_every = 1 },
     inputs = {
       image = { 2, 3, 8, 8, fill = "img<s>", scale = .5, add = .5 },
       noise = { 2, 3, 8, 8, fill = "noise<s>" }, image_embed = { 2, 12 },
