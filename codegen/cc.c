@@ -176,6 +176,7 @@ static void child_end(const Child *c)
 
 typedef struct Object {
     const Source *source;
+    const char *command;                  /* flags included */
     char *key, *path;                     /* path: in the work folder */
     bool cached;
 } Object;
@@ -216,20 +217,20 @@ static char *cache_path(Arena *a, const UnitOptions *o, const char *key,
     return fmt(a, "%s/%.2s/%s%s", o->cache, key, key, suffix);
 }
 
-static void objects_find(Object *obj, int n, const char *command,
-                         const char *dir, const UnitOptions *o, Arena *a)
+static void objects_find(Object *obj, int n, const char *dir,
+                         const UnitOptions *o, Arena *a)
 {
     for (int i = 0; i < n; i++) {
         const Source *s = obj[i].source;
-        obj[i].key = hash_hex(a, s->text, strlen(s->text), command);
+        obj[i].key = hash_hex(a, s->text, strlen(s->text), obj[i].command);
         obj[i].path = fmt(a, "%s/%s.o", dir, s->name);
         char *hit = cache_path(a, o, obj[i].key, ".o");
         obj[i].cached = cache_take(hit, obj[i].path);
     }
 }
 
-static void objects_make(Object *obj, int n, const char *command,
-                         const char *dir, const UnitOptions *o, Arena *a)
+static void objects_make(Object *obj, int n, const char *dir,
+                         const UnitOptions *o, Arena *a)
 {
     Child *child = alloc(a, (size_t)(n + 1) * sizeof *child);
     int jobs = o->jobs > 0 ? o->jobs : 1, running = 0, ended = 0;
@@ -241,7 +242,7 @@ static void objects_make(Object *obj, int n, const char *command,
         if (running - ended >= jobs)
             child_end(&child[ended++]);
         child[running++] = child_start(
-            fmt(a, "%s -c -o %s %s", command, obj[i].path, c),
+            fmt(a, "%s -c -o %s %s", obj[i].command, obj[i].path, c),
             fmt(a, "%s.log", obj[i].path));
     }
     while (ended < running)
@@ -290,17 +291,20 @@ void cc_build(const Source *source, int n, const char *flags,
               const UnitOptions *o, Arena *a, UnitReport *report)
 {
     double start = now();
-    char *dir = work_folder(a), *command = fmt(a, "%s %s", o->cc, flags);
+    char *dir = work_folder(a);
     Object *obj = alloc(a, (size_t)(n + 1) * sizeof *obj);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         obj[i].source = &source[i];
-    objects_find(obj, n, command, dir, o, a);
+        obj[i].command = fmt(a, "%s %s %s", o->cc, flags,
+                             source[i].flags ? source[i].flags : "");
+    }
+    objects_find(obj, n, dir, o, a);
     char *whole = cache_path(a, o, binary_key(obj, n, o, a), ".bin");
     for (int i = 0; i < n; i++)
         obj[i].cached ? report->cached++ : report->compiled++;
     folders_make(o->out);
     if (!cache_take(whole, o->out)) {
-        objects_make(obj, n, command, dir, o, a);
+        objects_make(obj, n, dir, o, a);
         link_binary(obj, n, dir, o, a);
         char *bin = fmt(a, "%s/bin", dir);
         cache_put(a, bin, whole);

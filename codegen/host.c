@@ -84,8 +84,10 @@ bool kernel_flat(const Kernel *k)
     return flat && kernel_draws(k, id, KPOS + 1) <= KPOS;
 }
 
-static void flat_buffers(Text *t, const Kernel *k)
+void host_flat_member(Text *t, const Kernel *k)
 {
+    int64_t id[KPOS];
+    int draws = kernel_draws(k, id, KPOS);
     for (int i = 0; i < k->nin + k->nout; i++) {
         bool in = i < k->nin;
         const char *type = text_memtype(in ? k->g->node[k->in[i]].type.dtype
@@ -94,6 +96,9 @@ static void flat_buffers(Text *t, const Kernel *k)
                  in ? "const " : "", type, in ? 'a' : 'o',
                  in ? i : i - k->nin, k->nin + k->nout, i);
     }
+    if (draws)
+        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n",
+                 draws);
 }
 
 /* All members in one parallel region: no thread waits between two of them.
@@ -105,16 +110,11 @@ static void flat(Text *t, const Kernel *given)
         "{\n    const long *n = DPC_ENV.pos + 1, count = DPC_ENV.pos[0];\n";
     Kernel list = *given;
     const Kernel *k = &list;
-    int64_t id[KPOS];
-    int draws = kernel_draws(k, id, KPOS);
     list.list = true;
     text_add(t, "static ");
     text_add(t, head, "_all");
     text_add(t, "    for (long c = 0; c < count; c++) {\n");
-    flat_buffers(t, k);
-    if (draws)
-        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n",
-                 draws);
+    host_flat_member(t, k);
     text_values(t, k, k->top, k->ntop, 2);
     text_add(t, "#pragma omp for simd schedule(static) nowait\n"
              "        for (long i0 = 0; i0 < n[c]; i0++) {\n");

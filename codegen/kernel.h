@@ -40,6 +40,8 @@ typedef enum ValueKind {
 typedef struct Value {
     ValueKind kind;
     DType dtype;                          /* of the number that it is */
+    Ref node;                             /* a node whose value it is, or a
+                                             part of it */
     Op op;                                /* EXPR; RANDOM: none */
     bool round;                           /* to bf16, in its register */
     int narg, arg[3];                     /* values; -1 none */
@@ -206,6 +208,7 @@ const char *text_identity(const Value *);
 void text_fold(Text *, const Value *, const char *acc, const char *x);
 /* Replaces each '@' by the name made of the text's hash. */
 KernelText text_named(Arena *, const Text *);
+char *text_rename(Arena *, const Text *, const char *name);
 int kernel_place(const Kernel *, int atom);  /* its position in the order */
 bool value_global(const Value *);         /* no loops, no folds before it */
 

@@ -22,7 +22,7 @@ static Value value_new(const Build *b, const Member *m, ValueKind kind)
 {
     const Node *n = &b->g->node[m->ref];
     return (Value){ .kind = kind, .dtype = n->type.dtype, .op = n->op,
-                    .row = -1, .row_pos = -1 };
+                    .node = m->ref, .row = -1, .row_pos = -1 };
 }
 
 static int number(Build *b, const Member *m, double x)

@@ -324,17 +324,22 @@ void text_tables(Text *t, const Kernel *k)
     }
 }
 
+char *text_rename(Arena *a, const Text *t, const char *name)
+{
+    Text named = { .arena = a };
+    for (const char *p = t->p; *p;) {
+        size_t n = strcspn(p, "@");
+        text_add(&named, "%.*s%s", (int)n, p, p[n] ? name : "");
+        p += n + (p[n] != 0);
+    }
+    return named.p;
+}
+
 KernelText text_named(Arena *a, const Text *t)
 {
     KernelText r = {0};
-    Text named = { .arena = a };
     r.name = fmt(a, "k_%016llx",
                  (unsigned long long)XXH3_64bits(t->p, t->n));
-    for (const char *p = t->p; *p;) {
-        size_t n = strcspn(p, "@");
-        text_add(&named, "%.*s%s", (int)n, p, p[n] ? r.name : "");
-        p += n + (p[n] != 0);
-    }
-    r.text = named.p;
+    r.text = text_rename(a, t, r.name);
     return r;
 }

@@ -131,21 +131,6 @@ static void arg_scratch(Unit *u, Program *p, const Launch *l)
 
 /* ---- calls ---- */
 
-static uint32_t kernel_add(Unit *u, KernelText t)
-{
-    for (uint32_t i = 0; i < u->nkernel; i++)
-        if (strcmp(u->kernel[i].name, t.name) == 0)
-            return i;
-    GROW(u->arena, u->kernel, u->nkernel, u->kernelcap);
-    u->kernel[u->nkernel] = (UnitKernel){ t.name, t.text };
-    return u->nkernel++;
-}
-
-static KernelText kernel_text(const Unit *u, const Kernel *k)
-{
-    return u->cuda ? kernel_cuda(u->arena, k) : kernel_host(u->arena, k);
-}
-
 static void pos_add(Unit *u, Program *p, Split split, int64_t extent)
 {
     GROW(u->arena, p->pos, p->npos, p->poscap);
@@ -204,7 +189,8 @@ static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
 {
     Kernel *k = kernel_of(u, p->g, l->node, l->n, uses);
     q->kind = DPC_STEP_KERNEL;
-    q->call = kernel_add(u, kernel_text(u, k));
+    q->call = unit_kernel(u, k);
+    unit_watch(u, p, q->call, &k, 1);
     kernel_args(u, p, q, k);
     arg_scratch(u, p, l);
     for (int i = 0; i < k->npos; i++)
@@ -239,11 +225,12 @@ static int bucket_kernels(Unit *u, const Program *p, const Launch *l,
 static bool twin_step(Unit *u, Program *p, DpcStep *q, Kernel *const *k, int n)
 {
     q->kind = DPC_STEP_KERNEL;
-    q->call = kernel_add(u, kernel_text(u, k[0]));
+    q->call = unit_kernel(u, k[0]);
     for (int i = 0; i < n; i++)
         if (!is_flat(u, k[i])
-            || kernel_add(u, kernel_text(u, k[i])) != q->call)
+            || unit_kernel(u, k[i]) != q->call)
             return false;
+    unit_watch(u, p, q->call, k, n);
     for (int i = 0; i < n; i++)
         kernel_args(u, p, q, k[i]);
     flat_pos(u, p, k, n);
@@ -388,7 +375,7 @@ static void row_kernel(Unit *u, Program *p, DpcStep *q, Op op, Type t)
     graph_out(g, "c", c);
     Kernel *k = kernel_of(u, g, &c, 1, NULL);
     q->kind = DPC_STEP_KERNEL;
-    q->call = kernel_add(u, kernel_text(u, k));
+    q->call = unit_kernel(u, k);
     if (is_flat(u, k))
         flat_pos(u, p, &k, 1);
 }
@@ -433,7 +420,7 @@ static bool copy_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 
 /* ---- programs ---- */
 
-static uint32_t node_add(Unit *u, Program *p, Ref r)
+uint32_t unit_node(Unit *u, Program *p, Ref r)
 {
     const Node *n = &p->g->node[r];
     if (p->node_of[r])
@@ -447,10 +434,11 @@ static uint32_t node_add(Unit *u, Program *p, Ref r)
 /* A step of that name: of the last node that it computes. */
 static void step_push(Unit *u, Program *p, DpcStep q, Ref last)
 {
-    q.node = node_add(u, p, last);
+    q.node = unit_node(u, p, last);
     q.narg = p->narg - q.arg;
     q.npos = p->npos - q.pos;
     GROW(u->arena, p->step, p->nstep, p->stepcap);
+    GROW(u->arena, p->watch, p->nstep, p->watchcap);
     p->step[p->nstep++] = q;
 }
 
@@ -484,7 +472,8 @@ static void bucket_steps(Unit *u, Program *p, const Step *s, const Launch *l,
     for (int i = 0; i < n; i++) {
         q = step_begin(p, s);
         q.kind = DPC_STEP_KERNEL;
-        q.call = kernel_add(u, kernel_text(u, k[i]));
+        q.call = unit_kernel(u, k[i]);
+        unit_watch(u, p, q.call, &k[i], 1);
         kernel_args(u, p, &q, k[i]);
         if (is_flat(u, k[i]))
             flat_pos(u, p, &k[i], 1);
@@ -563,6 +552,7 @@ static void program_new(Unit *u, Program *p, const Graph *g)
     p->buf_of = alloc(u->arena, ((size_t)g->n * (size_t)p->turns + 1)
                       * sizeof *p->buf_of);
     p->node_of = alloc(u->arena, (g->n + 1) * sizeof *p->node_of);
+    p->watched_at = alloc(u->arena, (g->n + 1) * sizeof *p->watched_at);
     uint32_t *uses = graph_uses(g, u->arena);
     ports(u, p);
     for (uint32_t i = 0; i < g->sched->nstep; i++)

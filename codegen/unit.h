@@ -6,6 +6,7 @@
 #ifndef DPC_UNIT_H
 #define DPC_UNIT_H
 
+#include "codegen/kernel.h"
 #include "codegen/library.h"
 
 typedef struct UnitRun {
@@ -75,6 +76,10 @@ typedef struct Program {
     uint32_t *wait, nwait, waitcap;
     DpcPos *pos;
     uint32_t npos, poscap;
+    uint32_t *watch, watchcap;            /* by step */
+    uint32_t *watched, nwatched, watchedcap;
+    uint32_t *watched_at;                 /* by graph node: of the kernel that
+                                             makes it first; place + 1 */
     int turns;                            /* of a step */
     uint32_t *buf_of;                     /* node x turns: index + 1 of it */
     uint32_t *node_of;                    /* by graph node: row + 1 */
@@ -83,7 +88,10 @@ typedef struct Program {
     int64_t batch;
 } Program;
 
-typedef struct UnitKernel { const char *name, *text; } UnitKernel;
+typedef struct UnitKernel {
+    const char *name, *text, *watch;      /* watch: NULL: none */
+    int nwatch;                           /* values that it may blame */
+} UnitKernel;
 
 typedef struct Unit {
     Arena *arena;
@@ -105,6 +113,12 @@ typedef struct Unit {
 } Unit;
 
 Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *);
+/* The row of a kernel, which equal ones share. */
+uint32_t unit_kernel(Unit *, const Kernel *);
+/* Whose values the watch of kernel `call` will blame in the step that comes
+ * next: a list of n like kernels. */
+void unit_watch(Unit *, Program *, uint32_t call, Kernel *const *k, int n);
+uint32_t unit_node(Unit *, Program *, Ref);   /* the row of a node */
 /* The tables themselves, in the unit's arena; no kernel has a function. */
 DpcUnit unit_rows(const Unit *, const char *model);
 /* C text of the tables; kernels are declared, not defined. */
@@ -112,7 +126,10 @@ char *unit_text(const Unit *, const UnitOptions *);
 
 /* ---- cc.c ---- */
 
-typedef struct Source { const char *name, *text; } Source;   /* "k0.c" */
+typedef struct Source {
+    const char *name, *text;              /* "k0.c" */
+    const char *flags;                    /* after the others; NULL: none */
+} Source;
 /* Compile all sources and link them; objects come out of the cache where
  * they can. */
 void cc_build(const Source *, int n, const char *flags, const UnitOptions *,

@@ -1,6 +1,7 @@
 /* unit_build.c -- from scheduled graphs to files: texts, objects, a binary. */
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
+#include "codegen/watch.h"
 
 /* Of one thread, OpenMP would make, and free, a team for each loop. */
 static const char alone[] = " -fno-openmp -fopenmp-simd";
@@ -28,11 +29,27 @@ static int kernel_sources(const Unit *u, Source *out, Arena *a)
     }
     for (int k = 0; k < NFILE; k++)
         if (t[k].n) {
-            out[n] = (Source){ fmt(a, "k%d.%s", k, u->cuda ? "cu" : "c"),
-                               t[k].p };
+            out[n] = (Source){ .name = fmt(a, "k%d.%s", k,
+                                           u->cuda ? "cu" : "c"),
+                               .text = t[k].p };
             n++;
         }
     return n;
+}
+
+/* All watches in one file, or none. */
+static int watch_source(const Unit *u, Source *out, Arena *a)
+{
+    Text t = { .arena = a };
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        if (u->kernel[i].watch) {
+            if (!t.n)
+                text_add(&t, "#include \"dpc_rt.h\"\n"
+                         "#define DPC_FN static inline\n%s", host_prelude);
+            text_add(&t, "\n%s", u->kernel[i].watch);
+        }
+    *out = (Source){ "watch.c", t.p, watch_flags };
+    return t.n != 0;
 }
 
 static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)
@@ -92,16 +109,17 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     DpcUnit rows = unit_rows(u, o->model);
     if (dpc_check(&rows))
         die("%s", dpc_last_error());
-    Source s[NFILE + 1];
+    Source s[NFILE + 2];
     int ns = kernel_sources(u, s, a);
-    s[ns] = (Source){ "unit.c", unit_text(u, o) };
+    s[ns++] = (Source){ .name = "unit.c", .text = unit_text(u, o) };
+    ns += watch_source(u, &s[ns], a);
     report_memory(entry, n, u, report);
     if (o->emit_c)
-        emit_texts(s, ns + 1, o, a);
+        emit_texts(s, ns, o, a);
     if (!o->out)
         return;
     char *flags = fmt(a, "%s -march=%s -I%s%s", host_flags,
                       o->march ? o->march : "native", o->include,
                       o->threads == 1 ? alone : "");
-    cc_build(s, ns + 1, flags, o, a, report);
+    cc_build(s, ns, flags, o, a, report);
 }

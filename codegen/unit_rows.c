@@ -10,6 +10,7 @@ static DpcProgram program_row(const Program *p)
         .nevent = (uint32_t)s->nevent, .step = p->step, .buf = p->buf,
         .node = p->node, .port = p->port, .held = p->held, .arg = p->arg,
         .wait = p->wait, .how = p->how, .pos = p->pos,
+        .watch = p->watch, .watched = p->watched,
         .arena = s->bytes[ARENA], .io = s->bytes[IO],
         .arena_lower = s->lower, .flops = p->flops, .batch = p->batch
     };

@@ -116,11 +116,23 @@ static void indices(Text *t, const Program *p, int i)
     text_add(t, "{0}};\n");
 }
 
+static void watches(Text *t, const Program *p, int i)
+{
+    text_add(t, "static const uint32_t watch%d[] = {", i);
+    for (uint32_t k = 0; k < p->nstep; k++)
+        text_add(t, "%u,%s", p->watch[k], k % 16 == 15 ? "\n" : "");
+    text_add(t, "0};\nstatic const uint32_t watched%d[] = {", i);
+    for (uint32_t k = 0; k < p->nwatched; k++)
+        text_add(t, "%u,%s", p->watched[k], k % 16 == 15 ? "\n" : "");
+    text_add(t, "0};\n");
+}
+
 static void programs(Text *t, const Unit *u)
 {
     for (int i = 0; i < u->nprogram; i++) {
         steps(t, &u->program[i], i);
         indices(t, &u->program[i], i);
+        watches(t, &u->program[i], i);
     }
     text_add(t, "static const DpcProgram program[] = {\n");
     for (int i = 0; i < u->nprogram; i++) {
@@ -129,9 +141,9 @@ static void programs(Text *t, const Unit *u)
         text_add(t, "{");
         quote(t, p->g->entry);
         text_add(t, ",%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
-                 "arg%d,wait%d,how%d,pos%d,%lld,%lld,%lld,%.17g,%lld},\n", p->nstep,
-                 p->nbuf, p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i,
-                 i, i, i, i, i,
+                 "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,"
+                 "%.17g,%lld},\n", p->nstep, p->nbuf, p->nnode, p->nport,
+                 s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->lower, p->flops, (long long)p->batch);
     }
@@ -147,6 +159,14 @@ static void kernels(Text *t, const Unit *u)
         text_add(t, "{\"%s\",%s},\n", u->kernel[i].name,
                  u->cuda ? "0" : u->kernel[i].name);
     text_add(t, "{0}};\n");
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        if (u->kernel[i].watch)
+            text_add(t, "DpcWatchFn %s_watch;\n", u->kernel[i].name);
+    text_add(t, "static DpcWatchFn *const watch[] = {\n");
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        text_add(t, u->kernel[i].watch ? "%s_watch,\n" : "0,\n",
+                 u->kernel[i].name);
+    text_add(t, "0};\n");
 }
 
 static void dots(Text *t, const Unit *u)
@@ -244,7 +264,7 @@ char *unit_text(const Unit *u, const UnitOptions *o)
     text_add(&t, ",");
     quote(&t, o->version);
     text_add(&t, ",\"%016llx\",%d,%u,%d,%u,%u,%u,%u,%d,%d,\naxis,leaf,program,"
-             "kernel,dot,conv,coll,run,%lld,\n", (unsigned long long)h,
+             "kernel,watch,dot,conv,coll,run,%lld,\n", (unsigned long long)h,
              u->mesh->naxis, u->nleaf, u->nprogram, u->nkernel, u->ndot,
              u->nconv, u->ncoll, o->nrun, o->threads, (long long)u->leaves);
     quote(&t, o->meta ? o->meta : "{}");

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 2
+#define DPC_ABI 3
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
 
 /* ---- 1. tables ---- */
@@ -104,6 +104,14 @@ typedef struct DpcKernel {
     DpcKernelFn *fn;                      /* NULL: a unit for another target */
 } DpcKernel;
 
+/* What a watched kernel would store that is not finite: who is to blame.
+ * A blame is the number of a value, from 1; 0: nobody here; negative: that
+ * value made a NaN of an infinity that came from outside. */
+typedef struct DpcSeen { int32_t nan, inf; } DpcSeen;
+/* The same loops as a kernel's, without stores; it is called before. */
+typedef void DpcWatchFn(void *const *p, const DpcEnv *env, DpcSeen *seen);
+enum { DPC_OUTSIDE = INT32_MIN };         /* read from memory as it is */
+
 /* c[batch, m, n] (+)= sum over k of a[batch, m, k] * b[batch, k, n];
  * strides in elements, any of them may be 0 (broadcast) but c's.  Sums are
  * made in f32. */
@@ -190,6 +198,8 @@ typedef struct DpcProgram {
     const uint32_t *arg, *wait;
     const uint8_t *how;                   /* DPC_READ | DPC_WRITE, by arg */
     const DpcPos *pos;
+    const uint32_t *watch, *watched;      /* by step: where the nodes of its
+                                             values begin in `watched` */
     int64_t arena, io;                    /* bytes of these spaces */
     int64_t arena_lower;                  /* largest sum of live bytes */
     double flops;                         /* of one run, on this rank */
@@ -213,6 +223,7 @@ typedef struct DpcUnit {
     const DpcLeaf *leaf;
     const DpcProgram *program;
     const DpcKernel *kernel;
+    DpcWatchFn *const *watch;             /* by kernel, NULL: none; or NULL */
     const DpcDot *dot;
     const DpcConv *conv;
     const DpcColl *coll;
@@ -240,6 +251,12 @@ const char *dpc_last_error(void);
  * `return dpc_fail(DPC_USER, "%s: error: ...", ...)`. */
 DpcStatus dpc_fail(DpcStatus s, const char *f, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* For watched kernels: who is to blame for a value that is not finite, made
+ * by value `own` of up to three with their blames; and a store of one. */
+int32_t dpc_blame(int32_t own, float value, float a, int32_t blame_a, float b,
+                  int32_t blame_b, float c, int32_t blame_c);
+void dpc_see(DpcSeen *, float value, int32_t blame);
 
 int64_t dpc_dtype_size(DpcDtype);
 const char *dpc_dtype_name(DpcDtype);     /* "f32" */

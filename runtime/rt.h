@@ -100,7 +100,8 @@ const DpcBuf *dpc_rt_port_buf(const DpcRt *, uint32_t program,
  * makes the others fail too. */
 DpcStatus dpc_rt_run(DpcRt *, uint32_t program, uint64_t step);
 /* Runs it again one step after the other, checks every float result, and
- * writes into `text` which op first made a NaN or an infinity. */
+ * writes into `text` which op made the first NaN, or the infinity that led to
+ * it; "": another rank tells. */
 DpcStatus dpc_rt_hunt(DpcRt *, uint32_t program, uint64_t step, char *text,
                       size_t size);
 /* Calls fn where communication is allowed, and waits for it. */
@@ -114,6 +115,12 @@ int64_t dpc_rt_part(const DpcRt *, DpcSplit, int32_t turn, int64_t *parts);
 /* walk.c: one step; steps of a stream in order. */
 DpcStatus dpc_walk_step(DpcRt *, uint32_t program, uint32_t step,
                         uint64_t number);
+/* The same where nothing else runs: it may communicate. */
+DpcStatus dpc_walk_alone(DpcRt *, uint32_t program, uint32_t step,
+                         uint64_t number);
+/* What a kernel knows in that step. */
+DpcEnv dpc_walk_env(const DpcRt *, uint32_t program, uint32_t step,
+                    uint64_t number);
 DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
                           uint32_t round, uint64_t number);
 /* collect.c: groups of ranks, and one collective. */

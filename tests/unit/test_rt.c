@@ -337,7 +337,7 @@ static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
     t.step[4].arg = 5;
     uint8_t only[sizeof hows];            /* keep the leaf sound: w elsewhere */
     memcpy(only, hows, sizeof hows);
-    only[6] = DPC_WRITE;
+    only[5] = RW, only[6] = DPC_WRITE;
     t.program.how = only;
     t.buf[W].space = DPC_IO;
     t.buf[W].at = t.buf[LOSS].at + 16;

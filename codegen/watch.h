@@ -1,0 +1,16 @@
+/* watch.h -- kernels that find out which operation made a NaN. */
+#ifndef DPC_WATCH_H
+#define DPC_WATCH_H
+
+#include "codegen/kernel.h"
+
+/* The node of each value that may be blamed, in order; 0 of them: the
+ * kernel's step says it all. */
+int watch_nodes(const Kernel *, Ref **node);
+/* A DpcWatchFn NAME_watch; a list like the kernel itself, where that is
+ * flat.  It blames values by their place in watch_nodes, from 1. */
+char *watch_text(Arena *, const Kernel *, const char *name);
+
+extern const char watch_flags[];          /* for cc, after those of kernels */
+
+#endif

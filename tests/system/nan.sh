@@ -1,0 +1,23 @@
+#!/bin/sh
+# nan.sh -- --nan stop names the one op that is to blame, in the midst of a
+# fused kernel, by its line in the model.
+. "$(dirname "$0")/lib.sh"
+"$tool" idx data 512 12 12
+
+# blames TRAP OP WHAT RANKS MICRO: the model's line that ends in TRAP's name.
+blames() {
+    name="$1, $4 ranks, $5 turns: ${2:-the leaf} is blamed"
+    compile trap "$1.bin" -D "trap=$1" --ranks "$4" --micro "$5" ||
+        { not_ok "$name" "does not compile"; return; }
+    line=$(grep -n "TRAP $1\$" "$models/trap.lua" | cut -d: -f1)
+    ranks "$4" "$1.bin" train --data data --steps 8 --bad-step 3 --nan stop
+    exits 7 "$name" "trap.lua:$line: $2.*$3" "trap: error: step [34] is not"
+    n=$(grep -c '^note: ' log)
+    if [ "$n" = 1 ]; then ok "$name once"; else not_ok "$name once" "$n"; fi
+}
+blames log log "first NaN" 1 2
+blames log log "first NaN" 2 1
+blames row sqrt "first NaN" 1 1
+blames overflow exp "first infinity" 2 2
+blames fold move "first infinity" 1 2
+blames state '' "shadow: not finite before the step" 1 1
