@@ -179,7 +179,7 @@ static void print_after(const Options *o, const Graph *g, Job job)
 
 static void print_fusion(const Graph *g, Job job)
 {
-    job.stop_after = "layout";
+    job.stop_after = "refold";
     g = run_passes(NULL, g, &job);
     job.scratch = arena_new();
     fuse_report(g, &job, stdout);

@@ -6,9 +6,11 @@
  * So every node has a *level*, the number of such ends on the longest way to
  * it, and an ideal kernel does all pointwise and fold work of one level at
  * once: it reads each value of other levels once, and leaves once what other
- * levels, launches of their own and the outside want.  A node that only a
- * later level wants is done there, if what it reads costs no more.  Values
- * that this compiler computes again are computed again by the ideal too. */
+ * levels, launches of their own and the outside want.  A node may also work
+ * later than it could; of two ways to place the nodes, the better counts: by
+ * node (levels_rise, levels_sink), and by the kernels that there are
+ * (levels_joined).  Values that this compiler computes again are computed
+ * again by the ideal too. */
 #include "passes/fuse.h"
 #include <stdlib.h>
 
@@ -142,12 +144,47 @@ static int64_t *bytes_moved(const Levels *l)
 
 static Levels levels_real(Fuse *f) { return (Levels){ .f = f }; }
 
+static int64_t bytes_all(const Levels *l)
+{
+    int64_t *moved = bytes_moved(l), all = 0;
+    for (Ref r = 0; r < l->f->g->n; r++)
+        all += moved[r];
+    return all;
+}
+
+static Levels levels_new(Fuse *f)
+{
+    return (Levels){ f, alloc(f->arena, (f->g->n + 1) * sizeof(int)) };
+}
+
+/* Kernels as they are, each as early as it can be; those of a level are one.
+ * So never more bytes than this compiler's kernels move. */
+static Levels levels_joined(Fuse *f)
+{
+    Levels l = levels_new(f);
+    for (bool again = true; again;) {
+        again = false;
+        for (Ref r = 0; r < f->g->n; r++)
+            for (uint32_t i = 0; i < f->from[r].n; i++) {
+                Ref x = f->from[r].at[i], to = (Ref)fuse_group(f, r);
+                int at = l.level[fuse_group(f, x)] + ends(f, x);
+                if (fuse_group(f, x) == (int)to || at <= l.level[to])
+                    continue;
+                l.level[to] = at;
+                again = true;
+            }
+    }
+    for (Ref r = 0; r < f->g->n; r++)
+        l.level[r] = l.level[fuse_group(f, r)];
+    return l;
+}
+
 static Levels levels_ideal(Fuse *f)
 {
-    Levels l = { f, alloc(f->arena, (f->g->n + 1) * sizeof(int)) };
-    levels_rise(&l);
-    levels_sink(&l);
-    return l;
+    Levels by_node = levels_new(f), by_kernel = levels_joined(f);
+    levels_rise(&by_node);
+    levels_sink(&by_node);
+    return bytes_all(&by_node) < bytes_all(&by_kernel) ? by_node : by_kernel;
 }
 
 /* ---- the figures ---- */

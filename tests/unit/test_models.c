@@ -322,33 +322,42 @@ static void every_kernel_can_be_written(void **state)
         }
 }
 
-/* ---- how well the decoder's step is fused ---- */
+/* ---- how well a step is fused ---- */
 
-static Fusion fusion(DType compute)
+static void check_fusion(const Shipped *s, const Way *w, DType compute)
 {
-    static const Shipped decoder = { "models/dalle2/decoder.lua", { NULL } };
     Arena *a = arena_new();
-    Model *m = load(&decoder, a);
-    Job j = job_of(plan(m, &one, compute, a), a);
-    j.stop_after = "layout";
+    Model *m = load(s, a);
+    Job j = job_of(plan(m, w, compute, a), a);
+    j.stop_after = "refold";
     const Graph *g = run_passes(NULL, model_entry(m, "train"), &j);
     j.scratch = a;
     Fusion f = fuse_figures(g, &j);
-    print_message("%s: %d of %d nodes, %.1f of %.1f MB\n",
-                  dtype_name(compute), f.launches, f.nodes,
-                  1e-6 * (double)f.bytes, 1e-6 * (double)f.compulsory);
+    double share = (double)f.launches / f.nodes;
+    double bytes = (double)f.bytes / (double)f.compulsory;
+    if (share > 0.35 || bytes > 1.3)
+        fail_msg("%s %s: %d launches of %d nodes, %.1f of %.1f MB",
+                 describe(m, g, w, compute, a), s->define[0], f.launches,
+                 f.nodes, 1e-6 * (double)f.bytes,
+                 1e-6 * (double)f.compulsory);
     arena_free(a);
-    return f;
 }
 
 static void kernels_move_what_they_must(void **state)
 {
     (void)state;
-    for (DType d = F32; d <= BF16; d++) {
-        Fusion f = fusion(d);
-        assert_true(f.launches <= 0.35 * f.nodes);
-        assert_true((double)f.bytes <= 1.3 * (double)f.compulsory);
-    }
+    static const char *const batch[] = { "batch=8", "batch=32", "batch=128" };
+    static const char *const name[] = { "clip", "prior", "decoder", "judge" };
+    for (int i = 0, n = 0; i < COUNT(name); i++)
+        for (int k = 0; k < COUNT(batch); k++)
+            for (int way = 0; way < 4; way++, n++) {
+                char path[64];
+                snprintf(path, sizeof path, "models/dalle2/%s.lua", name[i]);
+                Shipped s = { path, { batch[k] } };
+                if (chosen(n))
+                    check_fusion(&s, way / 2 ? &two : &one,
+                                 way % 2 ? BF16 : F32);
+            }
 }
 
 static int setup(void **state)
