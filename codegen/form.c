@@ -77,6 +77,9 @@ static bool mergeable(Kernel *k, int a, int b)
     for (int i = 0; i < k->nloop; i++)
         if ((k->loop[i].atoms >> a & 1) != (k->loop[i].atoms >> b & 1))
             return false;
+    for (int v = 0; v < k->nvalue; v++)
+        if ((k->value[v].over >> a & 1) != (k->value[v].over >> b & 1))
+            return false;
     each_affine(k, fits, &p);
     return p.ok;
 }

@@ -55,6 +55,17 @@ void host_stores(Text *t, const Kernel *k, const int *s, int n, int depth)
         text_store(t, k, &k->store[s[i]], depth);
 }
 
+/* Place of a point of the loop in a buffer of the row. */
+void host_place(Text *t, const Kernel *k, const int *at, int n)
+{
+    for (int i = 0; i < n; i++)
+        text_add(t, "(");
+    text_add(t, "0");
+    for (int i = 0; i < n; i++)
+        text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[at[i]]],
+                 at[i]);
+}
+
 /* ---- maps ---- */
 
 int kernel_draws(const Kernel *k, int64_t *id, int max)
@@ -147,182 +158,6 @@ static void map(Text *t, const Kernel *k)
         text_add(t, "    }\n");
 }
 
-/* ---- rows ---- */
-
-static void reduction(Text *t, const Kernel *k, const Loop *l)
-{
-    text_add(t, "#pragma omp simd");
-    for (int i = 0; i < l->nfold; i++)
-        text_add(t, " reduction(%s:v%d)", k->value[l->fold[i]].fold == FOLD_MAX
-                 ? "max" : "+", l->fold[i]);
-    text_add(t, "\n");
-}
-
-/* Place of a point of the loop in a buffer of the row. */
-void host_place(Text *t, const Kernel *k, const int *at, int n)
-{
-    for (int i = 0; i < n; i++)
-        text_add(t, "(");
-    text_add(t, "0");
-    for (int i = 0; i < n; i++)
-        text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[at[i]]],
-                 at[i]);
-}
-
-static void row_buffers(Text *t, const Kernel *k, const Loop *l, int depth)
-{
-    for (int i = 0; i < l->nsave; i++) {
-        text_indent(t, depth);
-        text_add(t, "%s t%d[%lld];\n",
-                 text_ctype(k->value[l->save[i]].dtype), l->save[i],
-                 (long long)kernel_points(k, l->atoms));
-    }
-}
-
-static void row_kept(Text *t, const Kernel *k, const Loop *l, const int *at,
-                     int n, int depth)
-{
-    for (int i = 0; i < l->nkept; i++) {
-        text_indent(t, depth);
-        text_add(t, "const %s v%d = t%d[",
-                 text_ctype(k->value[l->kept[i]].dtype), l->kept[i],
-                 l->kept[i]);
-        host_place(t, k, at, n);
-        text_add(t, "];\n");
-    }
-}
-
-static void row_saves(Text *t, const Kernel *k, const Loop *l, const int *at,
-                      int n, int depth)
-{
-    for (int i = 0; i < l->nsave; i++) {
-        text_indent(t, depth);
-        text_add(t, "t%d[", l->save[i]);
-        host_place(t, k, at, n);
-        text_add(t, "] = v%d;\n", l->save[i]);
-    }
-}
-
-/* Short inner loops: a sum for each of its places, added up behind, instead
- * of one that is added up at the end of each short loop. */
-enum { LANES_MIN = 4, LANES_MAX = 64 };
-
-static int64_t row_lanes(const Kernel *k, const Loop *l, const int *at, int n)
-{
-    int64_t last = n > 1 ? k->extent[k->order[at[n - 1]]] : 0;
-    return l->nfold && last >= LANES_MIN && last <= LANES_MAX ? last : 0;
-}
-
-static void row_begin(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
-                      int depth)
-{
-    for (int i = 0; i < l->nfold; i++) {
-        const char *zero = text_identity(&k->value[l->fold[i]]);
-        text_indent(t, depth);
-        text_add(t, "float v%d = %s;\n", l->fold[i], zero);
-        if (!lanes)
-            continue;
-        text_indent(t, depth);
-        text_add(t, "float s%d[%lld];\n", l->fold[i], (long long)lanes);
-        text_indent(t, depth);
-        text_add(t, "for (long i = 0; i < %lldL; i++)\n", (long long)lanes);
-        text_indent(t, depth + 1);
-        text_add(t, "s%d[i] = %s;\n", l->fold[i], zero);
-    }
-}
-
-/* Into v9, or into its sum for the place: s9[i3]. */
-static void row_folds(Text *t, const Kernel *k, const Loop *l, int lane,
-                      int depth)
-{
-    for (int i = 0; i < l->nfold; i++) {
-        const Value *v = &k->value[l->fold[i]];
-        char acc[32], x[16];
-        snprintf(acc, sizeof acc, lane < 0 ? "v%d" : "s%d[i%d]", l->fold[i],
-                 lane);
-        snprintf(x, sizeof x, "v%d", v->arg[0]);
-        text_indent(t, depth);
-        text_fold(t, v, acc, x);
-    }
-}
-
-static void row_end(Text *t, const Kernel *k, const Loop *l, int64_t lanes,
-                    int depth)
-{
-    for (int i = 0; lanes && i < l->nfold; i++) {
-        char acc[16], x[16];
-        snprintf(acc, sizeof acc, "v%d", l->fold[i]);
-        snprintf(x, sizeof x, "s%d[i]", l->fold[i]);
-        text_indent(t, depth);
-        text_add(t, "for (long i = 0; i < %lldL; i++)\n", (long long)lanes);
-        text_indent(t, depth + 1);
-        text_fold(t, &k->value[l->fold[i]], acc, x);
-    }
-}
-
-/* The heads of a nest of loops; its depth inside. */
-static int nest(Text *t, const Kernel *k, const Loop *l, const int *at, int n,
-                int64_t lanes, Cascade v, int depth)
-{
-    for (int i = 0; i < n; i++) {
-        bool last = i == n - 1, block = v.block && last;
-        if (block)
-            host_block_loop(t, k, at[i], depth++);
-        if (i == v.at)
-            row_begin(t, k, l, lanes, depth);
-        if (last && !lanes)
-            reduction(t, k, l);
-        else if (last)
-            text_add(t, "#pragma omp simd\n");
-        host_nest_loop(t, k, at[i], block, depth++);
-        text_add(t, last || (i + 1 == v.at && !v.block) ? " {\n" : "\n");
-    }
-    return depth;
-}
-
-static void row_loop(Text *t, const Kernel *k, const Loop *l, int depth)
-{
-    int at[KATOM], n = host_places(k, l->atoms, at);
-    int64_t lanes = row_lanes(k, l, at, n);
-    Cascade v = host_cascade(k, l, at, n, lanes);
-    text_values(t, k, l->pre, l->npre, depth);
-    row_buffers(t, k, l, depth);
-    if (v.at < 0)
-        row_begin(t, k, l, lanes, depth);
-    host_cascade_begin(t, k, l, v, depth);
-    int in = nest(t, k, l, at, n, lanes, v, depth);
-    row_kept(t, k, l, at, n, in);
-    text_values(t, k, l->value, l->nvalue, in);
-    row_saves(t, k, l, at, n, in);
-    row_folds(t, k, l, lanes ? at[n - 1] : -1, in);
-    host_stores(t, k, l->store, l->nstore, in);
-    text_indent(t, in - 1);
-    text_add(t, "}\n");
-    row_end(t, k, l, lanes, in - 1);
-    host_cascade_end(t, k, l, v, in - 1, depth);
-}
-
-static void rows(Text *t, const Kernel *given)
-{
-    const Kernel *k = kernel_keep(given);
-    int at[KATOM], n = host_places(k, k->outer, at);
-    if (host_lanes(t, k))
-        return;
-    text_values(t, k, k->top, k->ntop, 1);
-    if (n)
-        host_parallel(t, k, n, false);
-    for (int i = 0; i < n; i++) {
-        host_loop(t, k, at[i], 1 + i);
-        text_add(t, i < n - 1 ? "\n" : " {\n");
-    }
-    for (int i = 0; i < k->nloop; i++)
-        row_loop(t, k, &k->loop[i], 1 + n);
-    text_values(t, k, k->tail, k->ntail, 1 + n);
-    host_stores(t, k, k->tail_store, k->ntail_store, 1 + n);
-    if (n)
-        text_add(t, "    }\n");
-}
-
 /* ---- columns ---- */
 
 /* "acc" of worker (outer without lane, chunk): its place in the scratch. */
@@ -368,17 +203,16 @@ static void column_begin(Text *t, const Kernel *k, int lane_at, int depth)
 static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
 {
     const Loop *l = k->loop;
-    int at[KATOM], n = host_places(k, l->atoms, at);
-    int64_t lanes = k->lane < 0 ? 0 : k->extent[k->lane];
-    Cascade v = { -1, false };
-    if (lanes)
-        at[n++] = lane_at;
+    Nest s = { .k = k, .l = l, .plain = *l, .v = { -1, false } };
+    s.n = host_places(k, l->atoms, s.at);
+    s.lanes = k->lane < 0 ? 0 : k->extent[k->lane];
+    if (s.lanes)
+        s.at[s.n++] = lane_at;
     else
-        v = host_cascade(k, l, at, n, 0);
-    if (v.at < 0)
+        s.v = host_cascade(k, l, s.at, s.n, 0);
+    if (s.v.at < 0)
         column_begin(t, k, lane_at, depth);
-    host_cascade_begin(t, k, l, v, depth);
-    int in = nest(t, k, l, at, n, lanes, v, depth);
+    int in = host_nest_open(t, &s, depth);
     text_values(t, k, l->pre, l->npre, in);
     text_values(t, k, l->value, l->nvalue, in);
     for (int i = 0; i < l->nfold; i++) {
@@ -389,9 +223,7 @@ static void column_chunk(Text *t, const Kernel *k, int lane_at, int depth)
         text_fold(t, &k->value[l->fold[i]], acc, x);
     }
     host_stores(t, k, l->store, l->nstore, in);
-    text_indent(t, in - 1);
-    text_add(t, "}\n");
-    host_cascade_end(t, k, l, v, in - 1, depth);
+    host_nest_close(t, &s, depth);
     for (int i = 0; k->lane < 0 && i < l->nfold; i++) {
         text_indent(t, depth);
         text_add(t, "part[%d] = v%d;\n", i, l->fold[i]);
@@ -496,7 +328,7 @@ static void put(Text *t, const Kernel *k)
 KernelText kernel_host(Arena *a, const Kernel *k)
 {
     static void (*const form[])(Text *, const Kernel *) = {
-        [FORM_MAP] = map, [FORM_ROW] = rows, [FORM_COLUMN] = columns,
+        [FORM_MAP] = map, [FORM_ROW] = host_rows, [FORM_COLUMN] = columns,
         [FORM_PUT] = put,
     };
     Text t = { .arena = a };

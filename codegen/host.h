@@ -35,13 +35,29 @@ Cascade host_cascade(const Kernel *, const Loop *, const int *at, int n,
 /* Before the nest: the outer sums. */
 void host_cascade_begin(Text *, const Kernel *, const Loop *, Cascade,
                         int depth);
-/* Behind the inner part, at depth `in`: it is added; behind the nest the sums
- * have their names again. */
-void host_cascade_end(Text *, const Kernel *, const Loop *, Cascade, int in,
-                      int depth);
+/* Behind the inner part: it is added; behind the nest: the sums have their
+ * names again. */
+void host_cascade_add(Text *, const Kernel *, const Loop *, int depth);
+void host_cascade_end(Text *, const Loop *, Cascade, int depth);
 /* A loop of a nest, over this chunk's part if chunks cut it; block: over the
  * places of one block of the loop that the other prints. */
 void host_nest_loop(Text *, const Kernel *, int at, bool block, int depth);
 void host_block_loop(Text *, const Kernel *, int at, int depth);
+
+/* The loops of one Loop, to be printed around a body. */
+typedef struct Nest {
+    const Kernel *k;
+    const Loop *l;
+    Loop plain;                           /* the same, without its tables */
+    int at[KATOM], n;                     /* places, outermost first */
+    int64_t lanes;                        /* see host_cascade */
+    Cascade v;
+} Nest;
+
+/* Its heads, and what begins between them; the depth inside.  Its ends, and
+ * what is added up behind them. */
+int host_nest_open(Text *, const Nest *, int depth);
+void host_nest_close(Text *, const Nest *, int depth);
+void host_rows(Text *, const Kernel *);
 
 #endif

@@ -6,7 +6,7 @@
  * length), both are one dense loop of lanes for the body: full vectors,
  * whole cache lines.  What a row knows once (means, scales) is spread over its
  * lanes, x5[lane]; a fold has a sum for each lane, s3[lane], added up by rows
- * behind the loop. */
+ * behind the loop, unless it is a table of just the lanes. */
 #include "codegen/host_lane.h"
 
 enum { SHORT = 128, MOST = 1024, STACK = 1 << 18 };
@@ -72,6 +72,19 @@ bool lane_pair(Lanes *l, int group, int64_t length)
         && l->rows * length <= MOST;
 }
 
+/* Have the tables that a loop makes or reads a sum for each lane? */
+static bool tables_join(const Lanes *l, const Loop *p)
+{
+    Atoms lane = 1u << l->dense;
+    for (int i = 0; i < p->nfold + p->nkept; i++) {
+        int v = i < p->nfold ? p->fold[i] : p->kept[i - p->nfold];
+        if (kernel_tabled(l->k, v)
+            && (l->k->value[v].atoms & ~l->k->outer) != lane)
+            return false;
+    }
+    return true;
+}
+
 /* The loop's dense atom: it may go by another number than in its neighbours,
  * where nothing ties the two. */
 static bool loop_find(Lanes *l, int loop, bool *walks)
@@ -80,7 +93,7 @@ static bool loop_find(Lanes *l, int loop, bool *walks)
     for (int a = 0; a < l->k->natom; a++) {
         l->dense = a;
         if (!(p->atoms >> a & 1) || l->k->extent[a] != l->length
-            || !lane_joins(l, p))
+            || !lane_joins(l, p) || !tables_join(l, p))
             continue;
         l->dense_of[loop] = a;
         *walks |= lane_walks(l, p);
@@ -181,7 +194,8 @@ static void arrays(Text *t, const Lanes *l, int depth)
         for (int v = 0; v < p->npre; v++)
             lane_array(t, l, "x", p->pre[v], n, depth);
         for (int v = 0; v < p->nfold; v++) {
-            lane_array(t, l, "x", p->fold[v], n, depth);
+            if (!kernel_tabled(l->k, p->fold[v]))
+                lane_array(t, l, "x", p->fold[v], n, depth);
             lane_array(t, l, "s", p->fold[v], n, depth);
         }
         for (int v = 0; v < p->nsave; v++)
@@ -255,12 +269,17 @@ void lane_learn(Text *t, Lanes *l, const int *v, int n, int depth)
 
 static void behind(Text *t, Lanes *l, const Loop *p, int depth)
 {
-    if (!p->nfold)
+    bool rows = false;
+    for (int i = 0; i < p->nfold; i++)
+        rows |= !kernel_tabled(l->k, p->fold[i]);
+    if (!rows)
         return;
     lane_rows(t, l, depth);
     for (int i = 0; i < p->nfold; i++) {
         int v = p->fold[i];
         char acc[16], x[48];
+        if (kernel_tabled(l->k, v))
+            continue;
         snprintf(acc, sizeof acc, "v%d", v);
         snprintf(x, sizeof x, "s%d[i%d * %lldL + l]", v,
                  kernel_place(l->k, l->group), (long long)l->length);
@@ -297,16 +316,17 @@ static void tail(Text *t, const Lanes *l, int depth)
 
 static void lane_of(Text *t, const Lanes *l, int v, bool *seen, int depth)
 {
-    if (v < 0 || seen[v] || !lane_of_row(l, v))
+    bool table = v >= 0 && kernel_tabled(l->k, v);
+    if (v < 0 || seen[v] || (!table && !lane_of_row(l, v)))
         return;
     seen[v] = true;
     text_indent(t, depth);
-    text_add(t, "const %s v%d = x%d[i%d];\n",
-             text_ctype(l->k->value[v].dtype), v, v,
+    text_add(t, "const %s v%d = %c%d[i%d];\n",
+             text_ctype(l->k->value[v].dtype), v, table ? 's' : 'x', v,
              kernel_place(l->k, l->dense));
 }
 
-/* Values of the row that the body reads. */
+/* Values of the row, and tables, that the body reads. */
 void lane_values(Text *t, const Lanes *l, const Loop *p,
                         const int *body, int nbody, int depth)
 {
@@ -328,6 +348,8 @@ static void buffers(Text *t, const Lanes *l, const Loop *p, const int *at,
 {
     for (int i = 0; i < (save ? p->nsave : p->nkept); i++) {
         int v = save ? p->save[i] : p->kept[i];
+        if (kernel_tabled(l->k, v))
+            continue;
         text_indent(t, depth);
         if (!save)
             text_add(t, "const %s v%d = ", text_ctype(l->k->value[v].dtype), v);

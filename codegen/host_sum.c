@@ -48,21 +48,20 @@ void host_cascade_begin(Text *t, const Kernel *k, const Loop *l, Cascade v,
     }
 }
 
-void host_cascade_end(Text *t, const Kernel *k, const Loop *l, Cascade v,
-                      int in, int depth)
+void host_cascade_add(Text *t, const Kernel *k, const Loop *l, int depth)
 {
-    if (v.at < 0)
-        return;
     for (int i = 0; i < l->nfold; i++) {
         char acc[16], x[16];
         snprintf(acc, sizeof acc, "u%d", l->fold[i]);
         snprintf(x, sizeof x, "v%d", l->fold[i]);
-        text_indent(t, in);
+        text_indent(t, depth);
         text_fold(t, &k->value[l->fold[i]], acc, x);
     }
-    text_indent(t, in - 1);
-    text_add(t, "}\n");
-    for (int i = 0; i < l->nfold; i++) {
+}
+
+void host_cascade_end(Text *t, const Loop *l, Cascade v, int depth)
+{
+    for (int i = 0; v.at >= 0 && i < l->nfold; i++) {
         text_indent(t, depth);
         text_add(t, "const float v%d = (float)u%d;\n", l->fold[i], l->fold[i]);
     }

@@ -4,12 +4,13 @@
  *
  * An *atom* is one loop.  Atoms come from unifying, along the edges of the
  * group, the letters of the nodes' signatures; where one node sees a
- * dimension and another its factors, the dimension is two atoms.  All folds
- * of a kernel keep the same atoms, the outer ones; a value that needs a
- * finished fold stands in a later loop, or behind the loops.  Values are
- * computed again in each loop that needs them: rows are short, and caches
- * quick.  This one form is a map, a norm, a softmax, their gradients, a
- * column sum and a total. */
+ * dimension and another its factors, the dimension is two atoms.  The atoms
+ * that all folds of a kernel keep are the outer ones; a fold that keeps more is
+ * a *table* of the row.  A value that needs a finished fold stands in a later
+ * loop, or behind the loops.  Values are computed again in each loop that needs
+ * them: rows are short, and caches quick.  This one form is a map, a norm, a
+ * softmax, their gradients with the sums of their gains, a column sum and a
+ * total. */
 #ifndef DPC_KERNEL_H
 #define DPC_KERNEL_H
 
@@ -73,7 +74,7 @@ typedef struct Loop {
     int nfold, *fold;                     /* VAL_FOLD values that it makes */
     int nstore, *store;
     int nsave, *save;                     /* kept in a row buffer for later, */
-    int nkept, *kept;                     /* read from one: kernel_keep */
+    int nkept, *kept;                     /* read from one, or from a table */
 } Loop;
 
 typedef enum Form {
@@ -206,10 +207,13 @@ const char *text_memtype(DType);
 /* What folds begin with; "v3 = v3 + x" for the printed x. */
 const char *text_identity(const Value *);
 void text_fold(Text *, const Value *, const char *acc, const char *x);
+/* "t9[(0) * 64L + i3]": a fold's sum, of those that its table holds. */
+void text_table(Text *, const Kernel *, int value);
 /* Replaces each '@' by the name made of the text's hash. */
 KernelText text_named(Arena *, const Text *);
 char *text_rename(Arena *, const Text *, const char *name);
 int kernel_place(const Kernel *, int atom);  /* its position in the order */
 bool value_global(const Value *);         /* no loops, no folds before it */
+bool kernel_tabled(const Kernel *, int value);  /* a fold of loops in the row */
 
 #endif

@@ -1,8 +1,9 @@
 /* loop.c -- which loops a kernel needs, and in what order.
  *
  * Sinks (folds and stores) ask for values, and values for their operands, so
- * each loop evaluates just what its sinks need.  All folds keep the same
- * atoms: those are the outer loops, one row each.  Stores come in the last
+ * each loop evaluates just what its sinks need.  The atoms that all folds keep
+ * are the outer loops, one row each.  A fold that keeps more is a *table* of
+ * the row: a column of sums beside a norm's means.  Stores come in the last
  * loop and behind it: then an output may take the bytes of an input that is
  * read at the same index only. */
 #include "codegen/kernel.h"
@@ -24,6 +25,12 @@ Atoms affine_atoms(const Affine *a)
     for (int i = 0; i < KATOM; i++)
         s |= a->coef[i] ? 1u << i : 0;
     return s;
+}
+
+bool kernel_tabled(const Kernel *k, int v)
+{
+    const Value *x = &k->value[v];
+    return x->kind == VAL_FOLD && (x->atoms & ~k->outer);
 }
 
 bool value_global(const Value *v)
@@ -63,14 +70,25 @@ static bool kept(Pull *p, int v)
     return true;
 }
 
+/* A finished fold: under its name, or from its table. */
+static void pull_fold(Pull *p, int v)
+{
+    if (p->loop && p->done[v] != p->mark && kernel_tabled(p->k, v))
+        p->loop->kept[p->loop->nkept++] = v;
+    p->done[v] = p->mark;
+}
+
 static void pull(Pull *p, int v)
 {
     Kernel *k = p->k;
     const Value *x = &k->value[v];
     bool outer = !(x->atoms & ~k->outer);
 
-    if (x->kind == VAL_FOLD || p->done[v] == p->mark || p->once[v]
-        || (!outer && kept(p, v)))
+    if (x->kind == VAL_FOLD) {
+        pull_fold(p, v);
+        return;
+    }
+    if (p->done[v] == p->mark || p->once[v] || (!outer && kept(p, v)))
         return;
     if (!p->first[v] && p->loop)
         p->first[v] = (int)(p->loop - k->loop) + 1;
@@ -99,6 +117,8 @@ static Loop *loop_new(Kernel *k, Atoms atoms, int level)
     l->value = alloc(k->arena, n * sizeof *l->value);
     l->fold = alloc(k->arena, n * sizeof *l->fold);
     l->store = alloc(k->arena, ((size_t)k->nstore + 1) * sizeof *l->store);
+    l->save = alloc(k->arena, n * sizeof *l->save);
+    l->kept = alloc(k->arena, n * sizeof *l->kept);
     return l;
 }
 
@@ -116,7 +136,27 @@ static void live(const Kernel *k, int v, bool *seen)
         live(k, x->row, seen);
 }
 
-/* The outer atoms; false when folds or stores do not agree about them. */
+enum { ROWS = 16, SMALL = 4096, TABLES = 8192 };
+
+/* May folds of this kernel keep different atoms?  Rows have to be many, or
+ * all of it small, and the tables of a row fit beside it. */
+static bool tables_fit(const Kernel *k, const bool *seen)
+{
+    double sums = 0, points = 0, rows = kernel_points(k, k->outer);
+    for (int v = 0; v < k->nvalue; v++) {
+        const Value *x = &k->value[v];
+        if (!seen[v] || x->kind != VAL_FOLD)
+            continue;
+        double n = kernel_points(k, x->atoms | x->over);
+        points = n > points ? n : points;
+        if (kernel_tabled(k, v))
+            sums += kernel_points(k, x->atoms & ~k->outer);
+    }
+    return !sums || (sums <= TABLES && (rows >= ROWS || points <= SMALL));
+}
+
+/* The atoms that all folds, or else all stores, keep; false when that is no
+ * nest. */
 static bool outer_atoms(Kernel *k, const bool *seen, const char **why)
 {
     bool any = false;
@@ -124,9 +164,7 @@ static bool outer_atoms(Kernel *k, const bool *seen, const char **why)
         const Value *x = &k->value[v];
         if (!seen[v] || x->kind != VAL_FOLD)
             continue;
-        if (any && x->atoms != k->outer)
-            return *why = "folds keep different dimensions", false;
-        k->outer = x->atoms;
+        k->outer = any ? k->outer & x->atoms : x->atoms;
         any = true;
     }
     for (int i = 0; i < k->nstore; i++) {
@@ -141,7 +179,17 @@ static bool outer_atoms(Kernel *k, const bool *seen, const char **why)
     for (int v = 0; v < k->nvalue; v++)
         if (seen[v] && !any && (k->value[v].atoms & ~k->outer))
             return *why = "a value spans more loops than the result", false;
+    if (!tables_fit(k, seen))
+        return *why = "folds keep different dimensions", false;
     return true;
+}
+
+static Loop *loop_find(Kernel *k, Atoms atoms, int level)
+{
+    for (int i = 0; i < k->nloop; i++)
+        if (k->loop[i].level == level && k->loop[i].atoms == atoms)
+            return &k->loop[i];
+    return loop_new(k, atoms, level);
 }
 
 static void fold_loops(Kernel *k, const bool *seen)
@@ -152,42 +200,54 @@ static void fold_loops(Kernel *k, const bool *seen)
     for (int level = 0; level <= top; level++)
         for (int v = 0; v < k->nvalue; v++) {
             const Value *x = &k->value[v];
-            Loop *l = NULL;
             if (!seen[v] || x->kind != VAL_FOLD || x->level != level)
                 continue;
-            for (int i = 0; i < k->nloop; i++)
-                if (k->loop[i].level == level && k->loop[i].atoms == x->over)
-                    l = &k->loop[i];
-            l = l ? l : loop_new(k, x->over, level);
+            Loop *l = loop_find(k, (x->over | x->atoms) & ~k->outer, level);
             l->fold[l->nfold++] = v;
         }
 }
 
-/* All in loops behind those of the folds, or in the last of these: an input
- * that an output lies over has been read for the last time by then. */
+static Atoms store_atoms(const Kernel *k, int store)
+{
+    return affine_atoms(&k->store[store].at) & ~k->outer;
+}
+
+/* The loop that stores of these atoms stand in: the last, or one behind it. */
+static Loop *store_loop(Kernel *k, Atoms in)
+{
+    Loop *last = k->nloop ? &k->loop[k->nloop - 1] : NULL;
+    int level = last ? last->level : 0;
+    for (int i = 0; i < k->nstore; i++) {
+        const Value *x = &k->value[k->store[i].value];
+        int at = x->level + (x->kind == VAL_FOLD);
+        if (store_atoms(k, i) == in && at > level)
+            level = at;
+    }
+    return last && last->atoms == in && last->level == level
+        ? last : loop_new(k, in, level);
+}
+
+/* All in loops behind those of the folds, or in the last of these, larger
+ * ones first: an input that an output lies over has been read for the last
+ * time by then. */
 static void store_loops(Kernel *k)
 {
-    int level = 0;
-    for (int i = 0; i < k->nstore; i++)
-        if (affine_atoms(&k->store[i].at) & ~k->outer
-            && k->value[k->store[i].value].level > level)
-            level = k->value[k->store[i].value].level;
-    if (k->nloop && k->loop[k->nloop - 1].level > level)
-        level = k->loop[k->nloop - 1].level;
-    for (int n = KATOM; n >= 0; n--)
+    bool *done = alloc(k->arena, (size_t)k->nstore + 1);
+    for (int n = KATOM; n > 0; n--)
         for (int i = 0; i < k->nstore; i++) {
-            Atoms in = affine_atoms(&k->store[i].at) & ~k->outer;
-            Loop *last = k->nloop ? &k->loop[k->nloop - 1] : NULL;
-            if (__builtin_popcount(in) != n)
+            Atoms in = store_atoms(k, i);
+            if (done[i] || __builtin_popcount(in) != n)
                 continue;
-            if (!in) {
-                k->tail_store[k->ntail_store++] = i;
-                continue;
-            }
-            if (!last || last->atoms != in || last->level < level)
-                last = loop_new(k, in, level);
-            last->store[last->nstore++] = i;
+            Loop *l = store_loop(k, in);
+            for (int s = i; s < k->nstore; s++)
+                if (store_atoms(k, s) == in) {
+                    l->store[l->nstore++] = s;
+                    done[s] = true;
+                }
         }
+    for (int i = 0; i < k->nstore; i++)
+        if (!store_atoms(k, i))
+            k->tail_store[k->ntail_store++] = i;
 }
 
 static void pull_all(Kernel *k, bool keep)
@@ -254,8 +314,6 @@ const Kernel *kernel_keep(const Kernel *given)
         Loop *l = loop_new(k, was->atoms, was->level);
         l->nfold = was->nfold, l->fold = was->fold;
         l->nstore = was->nstore, l->store = was->store;
-        l->save = alloc(k->arena, n * sizeof *l->save);
-        l->kept = alloc(k->arena, n * sizeof *l->kept);
     }
     pull_all(k, true);
     return k;

@@ -295,6 +295,20 @@ void text_fold(Text *t, const Value *v, const char *acc, const char *x)
         text_add(t, "%s = %s + %s;\n", acc, acc, x);
 }
 
+void text_table(Text *t, const Kernel *k, int v)
+{
+    Atoms kept = k->value[v].atoms & ~k->outer;
+    text_add(t, "t%d[", v);
+    for (int i = 0; i < k->norder; i++)
+        text_add(t, kept >> k->order[i] & 1 ? "(" : "");
+    text_add(t, "0");
+    for (int i = 0; i < k->norder; i++)
+        if (kept >> k->order[i] & 1)
+            text_add(t, ") * %lldL + i%d", (long long)k->extent[k->order[i]],
+                     i);
+    text_add(t, "]");
+}
+
 void text_buffers(Text *t, const Kernel *k)
 {
     for (int i = 0; i < k->nin; i++) {

@@ -143,6 +143,24 @@ function along.pick(x, index)
                       .. rest)
 end
 
+-- Rows of table [v, d...] by index [...], of any dtype -> [..., d...]; a whole
+-- number is wanted.  Outside of 0..v-1: zeros.
+function along.rows(table, index)
+  local i = index:dtype() == "f32" and index:cast("i32") or index
+  local a = letters(#index:dims())
+  local rest, size, dims = ("pqrstuvw"):sub(1, #table:dims() - 1), {},
+                           table:dims()
+  for k = 2, #rest do
+    size[rest:sub(k, k)] = dims[k + 1]
+  end
+  if rest == "" then
+    return table:move("z->zp", { p = 1 }):take(i):move(a .. "p->" .. a)
+  end
+  local flat = "(" .. rest .. ")"
+  return table:move("z" .. rest .. "->z" .. flat):take(i)
+      :move(a .. flat .. "->" .. a .. rest, size)
+end
+
 -- Elements at a list of indices that is known now: for each i of the new
 -- dimension, element list[i + 1].
 function along.take(x, dim, list)

@@ -49,6 +49,18 @@ local function picks(law)
       far(nn.token_at(along.pick(x, top), 0)
               :slice{ dim = 1, at = 0, size = 1 }:move("ab->a"),
           x:slice{ dim = 2, at = 0, size = 1 }:max("abc->a"))
+  local table, ids = normal(5, 2, 3), dpc.const({ { 3, 0 }, { 4, 3 } },
+                                                 nil, "i32")
+  law.rows_of_a_table =
+      far(along.rows(table, ids),
+          along.take(table, 0, { 3, 0, 4, 3 }):move("(ab)cd->abcd",
+                                                    { b = 2 }))
+  law.rows_by_a_number = far(along.rows(dpc.const{ 5, 6, 7 },
+                                        dpc.const{ 2, 0 }),
+                             dpc.const{ 7, 5 })
+  law.whole_numbers_add = far((dpc.iota({ 2, 2 }, 1, "i32") + ids)
+                                  :cast("f32"),
+                              dpc.const{ { 3, 1 }, { 4, 4 } })
   law.flip_twice_is_nothing = far(along.flip(along.flip(x, 1), 1), x)
   law.reflect = far(along.reflect(dpc.const{ 1, 2, 3, 4 }, 0, 2, 3),
                     dpc.const{ 3, 2, 1, 2, 3, 4, 3, 2, 1 })

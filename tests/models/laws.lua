@@ -67,6 +67,30 @@ local function windows(law)
                                   (down * y):move("abcd->")) / 100
 end
 
+-- The gradient penalty of a critic (Gulrajani et al. 2017): its own gradient,
+-- by second order, is the difference quotient of the penalty.
+local function critic(x, w)
+  local h = nn.leaky_relu(x:conv(w, { stride = 2, pad = 1 }))
+  h = nn.leaky_relu(nn.group_norm("critic", h, 2))         -- [b, 4, 4, 4]
+  return (h:tanh() * h):move("bchw->")
+end
+
+local function penalty(x, w)
+  local g = dpc.grad(critic(x, w), { x })[1]               -- like x
+  local length = ((g * g):move("bchw->b") + 1e-12):sqrt()  -- [b]
+  return nn.mean((length - 1) * (length - 1), "b->")
+end
+
+local function second_order(law)
+  local x, w, way = normal(2, 3, 8, 8), normal(4, 3, 4, 4) * 0.2,
+                    normal(4, 3, 4, 4)
+  local h = 1e-5
+  local slope = (penalty(x, w + way * h) - penalty(x, w - way * h)) / (2 * h)
+  local gradient = dpc.grad(penalty(x, w), { w })[1]
+  law.a_penalty_has_a_gradient =
+      far((gradient * way):move("abcd->"), slope) / slope:abs()
+end
+
 ---- diffusion ----
 
 -- A network that knows x0 leads every sampler to it.
@@ -130,6 +154,7 @@ local function laws()
   layers(law)
   attention(law)
   windows(law)
+  second_order(law)
   samplers(law)
   captions(law)
   return law

@@ -1,24 +1,20 @@
-/* test_cuda.c -- emitted CUDA C equals the evaluator when a CPU runs it, one
- * thread a block, and compiles for every architecture. */
+/* test_cuda.c -- emitted CUDA C equals the evaluator when a CPU runs it, 64
+ * threads a block, and compiles for every architecture. */
+#include "tests/unit/cuda_run.h"
 #include "tests/unit/kernel_cases.h"
 
 static const int64_t sizes[][2] = { { 1, 1 }, { 7, 129 }, { 129, 7 } };
 
-typedef void CudaFn(void **, DpcEnv);
 static void *lib;
+static bool down;                         /* threads from the last one on, and
+                                             few blocks, of many rows each */
 
 static void launch(const char *name, int64_t grid, void **p, const DpcEnv *env)
 {
-    void (*at)(long, long);
+    void *fn = symbol(lib, name);
     CudaFn *f;
-    void *sym = dlsym(lib, "dpc_at"), *fn = dlsym(lib, name);
-    memcpy(&at, &sym, sizeof at);
     memcpy(&f, &fn, sizeof f);
-    assert_non_null(fn);
-    for (long b = 0; b < grid; b++) {
-        at(b, grid);
-        f(p, *env);
-    }
+    grid_run(f, down && grid > 3 ? 3 : grid, p, env, down);
 }
 
 static void call(const Run *r, void *fn, void **p, const DpcEnv *env)
@@ -57,8 +53,12 @@ static void on_cpu(const Case *c, int n)
     Run *run = texts(c, n, &t, &count);
     lib = compile(t.p, "-std=gnu11 -O1 -ffp-contract=off");
     assert_non_null(lib);
+    block_open(lib);
     for (int i = 0; i < count; i++)
-        run_compare(&run[i], lib, call);
+        for (int order = 0; order < 2; order++) {
+            down = order;
+            run_compare(&run[i], lib, call);
+        }
 }
 
 static void maps_run_on_a_cpu(void **state)

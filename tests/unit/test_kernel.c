@@ -109,7 +109,7 @@ static void what_is_no_nest_is_refused_with_a_reason(void **state)
         { "x = input : f32[6,6]\ny = exp x\n"
           "z = move y \"ab -> ba\"\nw = add y, z\nreturn w=w\n",
           "two dimensions would be one loop" },
-        { "x = input : f32[6,7]\ny = exp x\n"
+        { "x = input : f32[90,70]\ny = exp x\n"
           "s = move y \"ab -> a\"\nt = move y \"ab -> b\"\n"
           "return s=s t=t\n", "folds keep different dimensions" },
         { "x = input : f32[6,7]\ny = exp x\n"
