@@ -1,8 +1,9 @@
 /* lua_cluster.c -- cluster files: what one rank has, and what is between.
  *
- * return { name, target, march, cores, memory, levels = { { name, fanout,
- * bandwidth, latency }, ... } }, inner level first; bytes, bytes a second,
- * seconds.  cores and memory that are absent are asked of this machine. */
+ * return { name, target, march, cores, memory, rates = { f32, bf16,
+ * bandwidth, launch }, levels = { { name, fanout, bandwidth, latency }, ... } },
+ * inner level first; bytes, flops or bytes a second, seconds.  cores and
+ * memory that are absent are asked of this machine, rates of the target. */
 #include "compiler/lua_front.h"
 #include <unistd.h>
 
@@ -46,6 +47,22 @@ static void keys_check(lua_State *L, const char *const *known, int n)
     }
 }
 
+static void rates_read(lua_State *L, Cluster *c)
+{
+    static const char *const known[] = { "f32", "bf16", "bandwidth",
+                                         "launch" };
+    int t = lua_getfield(L, -1, "rates");
+    if (t == LUA_TTABLE) {
+        keys_check(L, known, COUNT(known));
+        c->flops[F32] = real_at(L, "f32", 0);
+        c->flops[BF16] = real_at(L, "bf16", 0);
+        c->bandwidth = real_at(L, "bandwidth", 0);
+        c->launch = real_at(L, "launch", 0);
+    } else if (t != LUA_TNIL)
+        fail_at(L, front_of(L)->line, "rates: a table is wanted");
+    lua_pop(L, 1);
+}
+
 static void levels_read(lua_State *L, Cluster *c)
 {
     static const char *const known[] = { "name", "fanout", "bandwidth",
@@ -73,7 +90,7 @@ static void levels_read(lua_State *L, Cluster *c)
 static int cluster_run(lua_State *L)
 {
     static const char *const known[] = { "name", "target", "march", "cores",
-                                         "memory", "levels" };
+                                         "memory", "rates", "levels" };
     Cluster *c = lua_touserdata(L, 1);
     lua_call(L, 0, 1);
     if (!lua_istable(L, 2))
@@ -85,6 +102,7 @@ static int cluster_run(lua_State *L)
     c->march = text_at(L, "march", "native");
     c->cores = (int)real_at(L, "cores", 0);
     c->memory = (int64_t)real_at(L, "memory", 0);
+    rates_read(L, c);
     levels_read(L, c);
     return 0;
 }

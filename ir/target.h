@@ -16,6 +16,8 @@ typedef struct Cluster {
     const char *name, *target, *march;    /* "host", "native" */
     int cores;                            /* of one rank */
     int64_t memory;                       /* bytes of one rank */
+    double flops[NDTYPE], bandwidth;      /* a second, one rank; 0: as the */
+    double launch;                        /* target has it; seconds */
     int nlevel;
     Level level[NLEVEL];                  /* inner first: bytes/s, seconds */
 } Cluster;

@@ -7,10 +7,11 @@
  * over turns, share a bucket.
  *
  * Kernels: twins of the update (twins.c). */
+#include "passes/order.h"
 #include "passes/twins.h"
 #include <stdlib.h>
 
-typedef struct Cand { Ref r, made; int64_t bytes; } Cand;
+typedef struct Cand { Ref r; uint32_t made; int64_t bytes; } Cand;
 
 static int by_birth(const void *a, const void *b)
 {
@@ -86,12 +87,13 @@ Graph *pass_bucket(const Graph *in, Job *j)
     int *depth = depths(in, j->scratch), n = 0, bucket = -1;
     int64_t bytes = 0, limit;
 
-    for (Ref r = 0; r < in->n; r++) {
+    for (Ref r = 0; r < in->n; r++)
         copy_node(&c, r);
+    const uint32_t *made = order_places(c.out, j);
+    for (Ref r = 0; r < in->n; r++)
         if (over_ranks(in, &in->node[r]))
-            cand[n++] = (Cand){ r, in->node[r].in[0],
+            cand[n++] = (Cand){ r, made[c.map[in->node[r].in[0]]],
                                 type_bytes(&in->mesh, &in->node[r].type) };
-    }
     qsort(cand, (size_t)n, sizeof *cand, by_birth);
     limit = bucket_bytes(j, cand, n);
     for (int i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
  * enough to tell what a transfer runs beside, and so what has to stay out of
  * its way; events make the real order safe whatever is said here. */
 #include "passes/clock.h"
+#include <stdlib.h>
 
 bool launch_communicates(const Graph *g, const Launch *l)
 {
@@ -26,15 +27,19 @@ static double sent(const Graph *g, Ref r)
     return n->op == OP_all_reduce ? 2 * once : once;
 }
 
-static double transfer(const Graph *g, const Launch *l, const Cluster *c)
+double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
 {
     if (!c || !c->nlevel)
         return 0;
     const Level *v = &c->level[c->nlevel - 1];
+    return v->latency + (v->bandwidth > 0 ? sent(g, r) / v->bandwidth : 0);
+}
+
+static double transfer(const Graph *g, const Launch *l, const Cluster *c)
+{
     double s = 0;
     for (int i = 0; i < l->n; i++)
-        s += v->latency
-            + (v->bandwidth > 0 ? sent(g, l->node[i]) / v->bandwidth : 0);
+        s += transfer_seconds(g, l->node[i], c);
     return s;
 }
 
@@ -52,14 +57,22 @@ static double bytes(const Graph *g, const Launch *l)
     return n;
 }
 
+static double given(double of_cluster, double of_target)
+{
+    return of_cluster > 0 ? of_cluster : of_target;
+}
+
 double launch_seconds(const Graph *g, const Launch *l, const Job *j)
 {
+    static const Cluster none;
     const Target *t = j->target;
+    const Cluster *c = j->cluster ? j->cluster : &none;
     if (launch_communicates(g, l))
         return transfer(g, l, j->cluster);
     if (!t || t->bandwidth <= 0)
         return 0;
-    double flops = 0, move = bytes(g, l) / t->bandwidth;
+    double flops = 0;
+    double move = bytes(g, l) / given(c->bandwidth, t->bandwidth);
     DType d = F32;
     for (int i = 0; i < l->n; i++) {
         const Node *n = &g->node[l->node[i]];
@@ -67,8 +80,9 @@ double launch_seconds(const Graph *g, const Launch *l, const Job *j)
         if (n->op == OP_dot || ops[n->op].family == FAMILY_conv)
             d = g->node[n->in[0]].type.dtype;
     }
-    double work = t->flops[d] > 0 ? flops / t->flops[d] : 0;
-    return t->launch + (move > work ? move : work);
+    double rate = given(c->flops[d], t->flops[d]);
+    double work = rate > 0 ? flops / rate : 0;
+    return given(c->launch, t->launch) + (move > work ? move : work);
 }
 
 void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
@@ -92,4 +106,102 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
         for (int i = 0; i < l->n; i++)
             made[l->node[i]] = end[k];
     }
+}
+
+/* ---- the least ---- */
+
+/* Seconds of computing on some way to, or from, a launch: each once. */
+typedef struct Way { double head, tail, takes; } Way;
+
+typedef struct Reach {
+    const Graph *g;
+    const Sched *s;
+    uint32_t *of;                         /* launch of a node, + 1 */
+    size_t words;
+    uint64_t *set;                        /* of each launch: those before it */
+} Reach;
+
+static void reach_add(Reach *r, uint32_t l)
+{
+    const Launch *q = &r->s->launch[l];
+    uint64_t *to = r->set + l * r->words;
+    for (int i = 0; i < q->n; i++)
+        for (int k = 0; k < r->g->node[q->node[i]].nin; k++) {
+            uint32_t p = r->of[view_root(r->g, r->g->node[q->node[i]].in[k])];
+            if (!p || --p == l)
+                continue;
+            const uint64_t *from = r->set + p * r->words;
+            for (size_t w = 0; w < r->words; w++)
+                to[w] |= from[w];
+            to[p / 64] |= 1ull << p % 64;
+        }
+}
+
+/* Launches before each, in the order of the steps. */
+static Reach reach_of(const Graph *g, Arena *a)
+{
+    Reach r = { .g = g, .s = g->sched, .words = g->sched->nlaunch / 64 + 1 };
+    r.of = alloc(a, (g->n + 1) * sizeof *r.of);
+    r.set = alloc(a, r.words * (r.s->nlaunch + 1) * sizeof *r.set);
+    for (uint32_t l = 0; l < r.s->nlaunch; l++)
+        for (int i = 0; i < r.s->launch[l].n; i++)
+            r.of[r.s->launch[l].node[i]] = l + 1;
+    for (uint32_t k = 0; k < r.s->nstep; k++)
+        reach_add(&r, r.s->step[k].launch);
+    return r;
+}
+
+static int by_tail(const void *a, const void *b)
+{
+    const Way *x = a, *y = b;
+    return (x->tail < y->tail) - (x->tail > y->tail);
+}
+
+/* Transfers that begin after h seconds at the soonest, and leave t at the
+ * least, last h, their sum, and t (Carlier, "The one-machine sequencing
+ * problem", 1982): the most that some of them ask for. */
+static double one_machine(Way *w, int n)
+{
+    double most = 0;
+    qsort(w, (size_t)n, sizeof *w, by_tail);
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int k = 0; k < n; k++) {
+            if (w[k].head < w[i].head)
+                continue;
+            sum += w[k].takes;
+            double all = w[i].head + sum + w[k].tail;
+            most = all > most ? all : most;
+        }
+    }
+    return most;
+}
+
+double clock_least(const Graph *g, const double *takes, Arena *a)
+{
+    const Sched *s = g->sched;
+    Reach r = reach_of(g, a);
+    double *work = alloc(a, (s->nlaunch + 1) * sizeof *work), compute = 0;
+    Way *way = alloc(a, (s->nlaunch + 1) * sizeof *way);
+    int n = 0;
+    for (uint32_t k = 0; k < s->nstep; k++)
+        if (!s->step[k].stream) {
+            work[s->step[k].launch] += takes[k];
+            compute += takes[k];
+        }
+    for (uint32_t k = 0; k < s->nstep; k++) {
+        uint32_t l = s->step[k].launch;
+        if (!s->step[k].stream || g->node[s->launch[l].node[0]].loop)
+            continue;
+        Way *w = &way[n++];
+        w->takes = takes[k];
+        for (uint32_t p = 0; p < s->nlaunch; p++) {
+            bool before = r.set[l * r.words + p / 64] >> p % 64 & 1;
+            bool after = r.set[p * r.words + l / 64] >> l % 64 & 1;
+            w->head += before ? work[p] : 0;
+            w->tail += after ? work[p] : 0;
+        }
+    }
+    double most = one_machine(way, n);
+    return most > compute ? most : compute;
 }

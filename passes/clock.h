@@ -6,9 +6,15 @@
 
 /* Is the launch a collective over ranks, on the stream that communicates? */
 bool launch_communicates(const Graph *, const Launch *);
+/* Seconds of one member of such a launch. */
+double transfer_seconds(const Graph *, Ref, const Cluster *);
 /* Seconds of a launch, once; 0 where the job names no target or cluster. */
 double launch_seconds(const Graph *, const Launch *, const Job *);
 /* Of each step of g's order, the streams running side by side. */
 void clock_steps(const Graph *, const Job *, double *begin, double *end);
+/* Below this no order of the same steps can come, whatever its memory: each
+ * step taking that long, transfers one by one and computing one by one, each
+ * after what it reads.  Quadratic. */
+double clock_least(const Graph *, const double *takes, Arena *);
 
 #endif

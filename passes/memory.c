@@ -113,28 +113,35 @@ static void touch(Mem *m, Ref r, const Step *q, uint32_t step)
                 step);
 }
 
-/* For each transfer the last step that will begin before it ends: what it
- * reads must not be written before, or that step would wait for it. */
-static uint32_t *ends(const Mem *m)
+/* For each transfer the first step that has not ended when it begins, and the
+ * last that begins before it ends: bytes of those are not its own, or one
+ * would wait for the other. */
+static Span *beside(const Mem *m)
 {
-    uint32_t n = m->s->nstep, *last = alloc(m->scratch, (n + 1) * sizeof *last);
+    uint32_t n = m->s->nstep;
+    Span *span = alloc(m->scratch, (n + 1) * sizeof *span);
     double *begin = alloc(m->scratch, (n + 1) * sizeof *begin);
     double *end = alloc(m->scratch, (n + 1) * sizeof *end);
     clock_steps(m->g, m->job, begin, end);
     for (uint32_t k = 0; k < n; k++) {
-        last[k] = k;
+        span[k] = (Span){ k, k };
         if (!m->s->step[k].stream)
             continue;
         for (uint32_t i = k + 1; i < n && begin[i] < end[k]; i++)
-            last[k] = i;
+            span[k].to = i;
+        for (uint32_t i = k; i-- > 0;)
+            if (end[i] > begin[k])
+                span[k].from = i;
+            else if (!m->s->step[i].stream)
+                break;
     }
-    return last;
+    return span;
 }
 
 static void lives(Mem *m)
 {
     Graph *g = m->g;
-    uint32_t *last = ends(m);
+    const Span *span = beside(m);
     for (uint32_t i = 0; i < g->n * m->nturn; i++)
         m->life[i] = (Span){ UINT32_MAX, 0 };
     for (uint32_t k = 0; k < m->s->nstep; k++) {
@@ -144,10 +151,11 @@ static void lives(Mem *m)
         Ref *x = alloc(m->scratch, (size_t)max * sizeof *x);
         int n = launch_inputs(g, l, x, max);
         for (int i = 0; i < n; i++)
-            touch(m, x[i], q, last[k]);
+            touch(m, x[i], q, span[k].to);
         n = launch_outputs(g, l, m->uses, x, max);
         for (int i = 0; i < n; i++) {
             m->s->buf[x[i]].used = true;
+            touch(m, x[i], q, span[k].from);
             touch(m, x[i], q, k);
         }
     }

@@ -1,40 +1,20 @@
-/* order.c -- one list of (launch, turn), by list scheduling.
+/* order.c -- one list of (launch, turn).
  *
- * Two streams, one that computes and one that communicates, each take the
- * next launch when they are free, by the rough clock of clock.c (Graham,
- * "Bounds on multiprocessing timing anomalies", 1969): so computing goes on
- * with what does not wait for a transfer, and a transfer that is wanted soon
- * passes those wanted later.  Of the launches whose operands are done, a sum
- * over turns goes first, since it frees its operand and lets the sum over
- * ranks begin.  The update goes last: what it can do early (decay the moments)
- * would only wait in memory for gradients.  Then comes the earliest turn, then
- * the place in the graph, which lists backward after forward and so frees
- * values soon.  Each rank and each communicator runs a projection of this one
- * list: all ranks meet at their collectives in one order, and none can wait
- * in a circle.  order_slack.c then moves launches to where less lives.
+ * A launch comes after the makers of its operands, in the turns that it
+ * needs; order_list.c picks among the lists that this leaves the one that is
+ * soon done, and order_slack.c moves launches in it to where less lives.
+ * Each rank and each communicator runs a projection of this one list: all
+ * ranks meet at their collectives in one order, and none can wait in a
+ * circle.
  *
  * What a step leaves behind must lie where the next step looks for it: a
  * `set` takes effect in place when every reader of the old value came before;
  * where not, and for results that are nobody's own, a copy is appended. */
 #include "passes/order.h"
-#include <math.h>
 
 static Axes launch_loop(const Order *o, uint32_t l)
 {
     return o->g->node[o->s->launch[l].node[0]].loop;
-}
-
-/* Over ranks or over turns. */
-static bool collects(const Order *o, uint32_t l)
-{
-    Op op = o->g->node[o->s->launch[l].node[0]].op;
-    return op == OP_all_reduce || op == OP_reduce_scatter
-        || op == OP_all_gather || op == OP_all_to_all;
-}
-
-static bool communicates(const Order *o, uint32_t l)
-{
-    return launch_communicates(o->g, &o->s->launch[l]);
 }
 
 /* Turns are numbered row-major over all time axes; an axis along which the
@@ -95,7 +75,7 @@ static void edge(Order *o, uint32_t from, uint32_t to)
     Edge *e = alloc(o->scratch, sizeof *e);
     *e = (Edge){ to, o->after[from] };
     o->after[from] = e;
-    o->inst[to].waits++;
+    o->inst[to].needs++;
 }
 
 static void instances(Order *o)
@@ -109,7 +89,7 @@ static void instances(Order *o)
         o->first[l] = o->n;
         for (int t = 0; t < turns; t++)
             if (runs_at(m, launch_loop(o, l), t))
-                o->inst[o->n++] = (Inst){ l, t, 0, 0 };
+                o->inst[o->n++] = (Inst){ l, t, 0 };
     }
     o->first[o->s->nlaunch] = o->n;
     o->after = alloc(o->scratch, (o->n + 1) * sizeof *o->after);
@@ -133,26 +113,6 @@ static void edges_of(Order *o, uint32_t l)
             edge(o, order_inst(o, p, t), i);
         }
     }
-}
-
-static bool updates(const Order *o, uint32_t l)
-{
-    return o->g->node[o->s->launch[l].node[0]].segment == UPDATE;
-}
-
-static bool sooner(const Order *o, uint32_t a, uint32_t b)
-{
-    const Inst *x = &o->inst[a], *y = &o->inst[b];
-    bool cx = collects(o, x->launch), cy = collects(o, y->launch);
-    if (cx != cy)
-        return cx;
-    bool ux = updates(o, x->launch), uy = updates(o, y->launch);
-    if (ux != uy)
-        return uy;
-    if (x->turn != y->turn)
-        return x->turn < y->turn;
-    Ref kx = o->key[x->launch], ky = o->key[y->launch];
-    return kx != ky ? kx < ky : x->launch < y->launch;
 }
 
 /* What is done once a step comes right before its first reader: a filter that
@@ -186,109 +146,21 @@ static void append(Order *o, uint32_t launch, int turn)
     Sched *s = o->s;
     GROW(o->keep, s->step, s->nstep, s->stepcap);
     s->step[s->nstep++] = (Step){ .launch = launch, .turn = turn, .event = -1,
-                                  .stream = communicates(o, launch) };
+                                  .stream = launch_communicates(o->g,
+                                      &o->s->launch[launch]) };
 }
 
-/* ---- heaps of instances ---- */
-
-typedef struct Heap {
-    uint32_t *at, n;
-    bool (*before)(const Order *, uint32_t, uint32_t);
-} Heap;
-
-static bool earlier(const Order *o, uint32_t a, uint32_t b)
+static void list_steps(Order *o, const Job *j)
 {
-    double x = o->inst[a].ready, y = o->inst[b].ready;
-    return x != y ? x < y : sooner(o, a, b);
-}
-
-static void heap_push(const Order *o, Heap *h, uint32_t x)
-{
-    uint32_t k = h->n++;
-    for (; k && h->before(o, x, h->at[(k - 1) / 2]); k = (k - 1) / 2)
-        h->at[k] = h->at[(k - 1) / 2];
-    h->at[k] = x;
-}
-
-static uint32_t heap_pop(const Order *o, Heap *h)
-{
-    uint32_t top = h->at[0], x = h->at[--h->n], k = 0, c;
-    while ((c = 2 * k + 1) < h->n) {
-        if (c + 1 < h->n && h->before(o, h->at[c + 1], h->at[c]))
-            c++;
-        if (!h->before(o, h->at[c], x))
-            break;
-        h->at[k] = h->at[c];
-        k = c;
-    }
-    h->at[k] = x;
-    return top;
-}
-
-/* ---- two streams, by the clock ---- */
-
-enum { NSTREAM = 2 };
-
-typedef struct Stream {
-    double now;                           /* when it is free */
-    Heap ready, later;                    /* by `sooner`; by time */
-} Stream;
-
-static void stream_add(const Order *o, Stream *s, uint32_t i)
-{
-    heap_push(o, &s[communicates(o, o->inst[i].launch)].later, i);
-}
-
-/* When the stream could begin its next launch; infinity: it has none. */
-static double stream_next(const Order *o, Stream *s)
-{
-    while (s->later.n && o->inst[s->later.at[0]].ready <= s->now)
-        heap_push(o, &s->ready, heap_pop(o, &s->later));
-    return s->ready.n ? s->now
-         : s->later.n ? o->inst[s->later.at[0]].ready : INFINITY;
-}
-
-static void run_next(Order *o, Stream *all, Stream *s, const double *takes)
-{
-    uint32_t i = heap_pop(o, &s->ready), l = o->inst[i].launch;
-    s->now += takes[l];
-    o->at[l] = o->s->nstep;
-    append(o, l, o->inst[i].turn);
-    for (Edge *e = o->after[i]; e; e = e->next) {
-        Inst *x = &o->inst[e->to];
-        x->ready = s->now > x->ready ? s->now : x->ready;
-        if (--x->waits == 0)
-            stream_add(o, all, e->to);
-    }
-}
-
-static void list_schedule(Order *o, const Job *j)
-{
-    Stream s[NSTREAM];
-    double *takes = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *takes);
-    for (int k = 0; k < NSTREAM; k++) {
-        size_t size = (o->n + 1) * sizeof(uint32_t);
-        s[k] = (Stream){ 0, { alloc(o->scratch, size), 0, sooner },
-                         { alloc(o->scratch, size), 0, earlier } };
-    }
+    o->takes = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->takes);
     for (uint32_t l = 0; l < o->s->nlaunch; l++)
-        takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
+        o->takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
+    const uint32_t *list = order_list(o, j);
     o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
-    for (uint32_t i = 0; i < o->n; i++)
-        if (!o->inst[i].waits)
-            stream_add(o, s, i);
-    for (;;) {
-        double t0 = stream_next(o, &s[0]), t1 = stream_next(o, &s[1]);
-        Stream *q = &s[t1 <= t0];
-        double t = t1 <= t0 ? t1 : t0;
-        if (t == INFINITY)
-            break;
-        q->now = t;
-        if (q->ready.n)
-            run_next(o, s, q, takes);
+    for (uint32_t k = 0; k < o->n; k++) {
+        o->at[o->inst[list[k]].launch] = o->s->nstep;
+        append(o, o->inst[list[k]].launch, o->inst[list[k]].turn);
     }
-    if (o->s->nstep != o->n)
-        die("order: %u of %u steps wait in a circle", o->n - o->s->nstep, o->n);
 }
 
 /* ---- what outlives the step ---- */
@@ -416,23 +288,40 @@ static void settle(Order *o)
             g->set[i].value = append_copy(o, g->set[i].value);
 }
 
+static Order order_of(Graph *g, Sched *s, Job *j)
+{
+    Order o = { .g = g, .s = s, .scratch = j->scratch, .keep = j->keep };
+    o.of = alloc(j->scratch, (g->n + 1) * sizeof *o.of);
+    for (uint32_t l = 0; l < s->nlaunch; l++)
+        for (int i = 0; i < s->launch[l].n; i++)
+            o.of[s->launch[l].node[i]] = l + 1;
+    instances(&o);
+    for (uint32_t l = 0; l < s->nlaunch; l++)
+        edges_of(&o, l);
+    keys(&o);
+    list_steps(&o, j);
+    return o;
+}
+
+uint32_t *order_places(Graph *g, Job *j)
+{
+    Order o = order_of(g, sched_new(g, j->scratch), j);
+    uint32_t *place = alloc(j->scratch, (g->n + 1) * sizeof *place);
+    for (Ref r = 0; r < g->n; r++) {
+        Ref root = view_root(g, r);
+        place[r] = o.of[root] ? o.at[o.of[root] - 1] : 0;
+    }
+    return place;
+}
+
 Graph *pass_order(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     for (Ref r = 0; r < in->n; r++)
         copy_node(&c, r);
     Graph *g = copy_end(&c);
-    Order o = { .g = g, .scratch = j->scratch, .keep = j->keep };
-    o.s = g->sched = sched_new(g, j->keep);
-    o.of = alloc(j->scratch, (g->n + 1) * sizeof *o.of);
-    for (uint32_t l = 0; l < o.s->nlaunch; l++)
-        for (int i = 0; i < o.s->launch[l].n; i++)
-            o.of[o.s->launch[l].node[i]] = l + 1;
-    instances(&o);
-    for (uint32_t l = 0; l < o.s->nlaunch; l++)
-        edges_of(&o, l);
-    keys(&o);
-    list_schedule(&o, j);
+    g->sched = sched_new(g, j->keep);
+    Order o = order_of(g, g->sched, j);
     order_slack(&o);
     settle(&o);
     return g;

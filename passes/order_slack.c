@@ -103,7 +103,10 @@ static void find_bytes(Slack *s)
                 type_bytes(&g->mesh, &g->node[r].type);
     for (uint32_t i = 0; i < o->n; i++) {
         const Launch *l = &o->s->launch[o->inst[i].launch];
-        s->stays[i] = launch_communicates(g, l);
+        s->stays[i] |= launch_communicates(g, l);
+        for (Edge *e = o->after[i]; e; e = e->next)
+            s->stays[i] |= launch_communicates(g, &o->s->launch[
+                o->inst[e->to].launch]);
         for (int k = 0; k < l->n; k++)
             s->stays[i] |= out[l->node[k]];
     }

@@ -8,8 +8,8 @@
  * most.  *Exposed* is what a step then takes longer than on a network without
  * limit, over what its transfers take.  Each plan is compiled for that
  * network.  *Serial* is one step of the schedule after the other: without
- * overlap.  *Least* is what must be exposed because there is nothing to send
- * before.
+ * overlap.  *Least* is what must be exposed whatever the order: nothing is sent
+ * before it is made, nor used before it is sent (clock_least).
  *
  * The three kinds of step take turns in one run, so that what else the
  * machine does hits all alike; medians are told.  On a busy machine these
@@ -20,6 +20,7 @@
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 #include "compiler/lua.h"
+#include "passes/clock.h"
 #include "runtime/rt.h"
 
 #include <dlfcn.h>
@@ -64,12 +65,24 @@ static const DpcUnit *unit_load(Graph *const *g, int n, const char *name)
 }
 
 
-/* Compiled for a network of that rate; 0: the host's. */
+/* What the compiler takes computing to last. */
+static double clock_compute(const Graph *g, const Job *j)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < g->sched->nstep; k++)
+        if (!g->sched->step[k].stream)
+            sum += launch_seconds(g, &g->sched->launch[
+                g->sched->step[k].launch], j);
+    return sum;
+}
+
+/* Compiled for ranks that compute that many times as quick as the compiler
+ * thought, on a network of that rate; 0: of the host.  done[0] is train. */
 static const DpcUnit *unit_make(const Model *m, const char *partitioner,
-                                double rate)
+                                double rate, double speed,
+                                double *thought, Graph **done)
 {
     static int n;
-    Graph *done[2];
     PlanOptions p = { .home = home, .file = partitioner, .ranks = RANKS,
                       .micro = 1, .compute = F32 };
     Cluster cluster = *cluster_read(home, NULL, arena);
@@ -78,9 +91,17 @@ static const DpcUnit *unit_make(const Model *m, const char *partitioner,
               .target = target_find("host"), .cluster = &cluster };
     for (int i = 0; rate > 0 && i < cluster.nlevel; i++)
         cluster.level[i].bandwidth = rate;
+    for (DType t = 0; rate > 0 && t < NDTYPE; t++)
+        cluster.flops[t] = j.target->flops[t] * speed;
+    if (rate > 0) {
+        cluster.bandwidth = j.target->bandwidth * speed;
+        cluster.launch = j.target->launch / speed;
+    }
     unit_threads(1);
     done[0] = run_passes(NULL, model_entry(m, "train"), &j);
     done[1] = run_passes(NULL, model_entry(m, "init"), &j);
+    if (thought)
+        *thought = clock_compute(done[0], &j);
     return unit_load(done, 2, fmt(arena, "u%d", n++));
 }
 
@@ -267,31 +288,22 @@ static void world_run(const DpcUnit *u, double *step, Rank *r)
 
 /* ---- the two streams ---- */
 
-/* The two streams from the seconds of their steps: when all is done, or when
- * the first transfer may begin. */
-typedef enum Until { FIRST, ALL } Until;
-
-static double simulate(const DpcUnit *u, const double *step, double rate,
-                       Until until, const char *log)
+/* The two streams from the seconds of their steps: when all is done. */
+static double simulate(const DpcUnit *u, const double *step, const char *log)
 {
     const DpcProgram *p = &u->program[0];
     double clock[2] = { 0, 0 }, *done = calloc(p->nevent + 1, sizeof *done);
     for (uint32_t s = 0; s < p->nstep; s++) {
         const DpcStep *t = &p->step[s];
-        double bytes = step_bytes(u, t), at = clock[t->stream];
+        double at = clock[t->stream];
         for (uint32_t i = 0; i < t->nwait; i++)
             if (done[p->wait[t->wait + i]] > at)
                 at = done[p->wait[t->wait + i]];
-        if (log && (bytes > 0 || at > clock[t->stream] + 1e-4))
+        if (log && (step_bytes(u, t) > 0 || at > clock[t->stream] + 1e-4))
             printf("    %7.1f .. %7.1f ms  %9.0f bytes  %s %s\n",
-                   1e3 * clock[t->stream], 1e3 * at, bytes,
+                   1e3 * clock[t->stream], 1e3 * at, step_bytes(u, t),
                    p->node[t->node].op, p->node[t->node].loc);
-        if (until == FIRST && bytes > 0) {
-            free(done);
-            return at;
-        }
-        clock[t->stream] = at + (t->kind != DPC_STEP_COLL ? step[s]
-                                 : rate > 0 ? bytes / rate : 0);
+        clock[t->stream] = at + step[s];
         if (t->event >= 0)
             done[t->event] = clock[t->stream];
     }
@@ -308,12 +320,19 @@ static void line(const char *what, double compute, double comm, double serial,
            (step - compute) / comm);
 }
 
-/* Seconds of each step, as best of some passes; the seconds of all. */
-static double steps_seconds(const DpcUnit *u, double **step)
+/* Seconds of each step, as best of some passes, on a network on which
+ * transfers take as long as all the others; these. */
+static double steps_seconds(const DpcUnit *u, double *step)
 {
-    *step = calloc(u->program[0].nstep, sizeof **step);
-    world_run(u, *step, NULL);
-    return simulate(u, *step, 0, ALL, NULL);
+    const DpcProgram *p = &u->program[0];
+    double compute = 0;
+    world_run(u, step, NULL);
+    for (uint32_t s = 0; s < p->nstep; s++)
+        compute += p->step[s].kind == DPC_STEP_COLL ? 0 : step[s];
+    for (uint32_t s = 0; s < p->nstep; s++)
+        if (p->step[s].kind == DPC_STEP_COLL)
+            step[s] = step_bytes(u, &p->step[s]) / bytes_moved(u) * compute;
+    return compute;
 }
 
 static void measure(const DpcUnit *u)
@@ -326,18 +345,21 @@ static void measure(const DpcUnit *u)
 
 static void compare(const Model *m, const char *plan)
 {
-    double *step, compute, rate, first;
-    const DpcUnit *u = unit_make(m, plan, 0);
-    compute = steps_seconds(u, &step), rate = bytes_moved(u) / compute;
+    Graph *done[2];
+    double thought;
+    const DpcUnit *u = unit_make(m, plan, 0, 0, &thought, done);
+    double *step = calloc(u->program[0].nstep, sizeof *step);
+    double compute = steps_seconds(u, step), rate = bytes_moved(u) / compute;
     free(step);
-    u = unit_make(m, plan, rate);
-    compute = steps_seconds(u, &step), rate = bytes_moved(u) / compute;
-    first = simulate(u, step, 0, FIRST, NULL);
+    u = unit_make(m, plan, rate, thought / compute, NULL, done);
+    step = calloc(u->program[0].nstep, sizeof *step);
+    compute = steps_seconds(u, step);
+    double least = clock_least(done[0], step, arena);
     printf("%s: %.2f MB a rank and step, arena %.1f MB; least exposed %.2f\n",
-           plan, 1e-6 * bytes_moved(u),
-           1e-6 * (double)u->program[0].arena, first / compute);
+           plan, 1e-6 * bytes_moved(u), 1e-6 * (double)u->program[0].arena,
+           (least - compute) / compute);
     line("simulated", compute, compute, 2 * compute,
-         simulate(u, step, rate, ALL, getenv("DPC_BENCH_LOG")));
+         simulate(u, step, getenv("DPC_BENCH_LOG")));
     free(step);
     fflush(stdout);
     measure(u);
