@@ -215,6 +215,18 @@ static DpcStatus step_ok(const DpcCheck *c, uint32_t s)
     return DPC_OK;
 }
 
+static DpcStatus copy_ok(const DpcCheck *c, uint32_t s)
+{
+    const DpcStep *t = &c->p->step[s];
+    if (t->kind != DPC_STEP_COPY)
+        return DPC_OK;
+    const DpcBuf *from = &c->p->buf[c->p->arg[t->arg]];
+    const DpcBuf *to = &c->p->buf[c->p->arg[t->arg + 1]];
+    return from->size == to->size ? DPC_OK
+         : dpc_check_fault(c, s, "copies %lld bytes to %lld",
+                           (long long)from->size, (long long)to->size);
+}
+
 static DpcStatus coll_ok(const DpcCheck *c, uint32_t s)
 {
     const DpcStep *t = &c->p->step[s];
@@ -289,6 +301,8 @@ DpcStatus dpc_check_calls(const DpcCheck *c)
         DpcStatus e = step_ok(c, s);
         if (!e)
             e = coll_ok(c, s);
+        if (!e)
+            e = copy_ok(c, s);
         if (e)
             return e;
     }
