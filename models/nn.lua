@@ -46,6 +46,14 @@ function nn.weight(name, dims, init)
   return dpc.param(name, dims, { init = init, frozen = mode == "frozen" })
 end
 
+-- What a checkpoint holds beside weights, and nothing trains: f32 dims.
+function nn.fixed(name, dims, init)
+  if mode == "averaged" then
+    return dpc.state(name, dims, { init = init })
+  end
+  return dpc.param(name, dims, { init = init, frozen = true })
+end
+
 ---- initialisers: function(dims) -> f32 dims ----
 
 function nn.zeros() return 0 end

@@ -1,8 +1,14 @@
 -- decoder.lua -- trains the decoder: from CLIP image embeddings to pictures.
 --
+-- With `--config decoder_config.json` it is the published one, of any size:
+-- full/unit_decoder.lua.  Without, it is the demo's, which follows.
 -- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema`.
 -- The embedding is dropped now and then, for classifier-free guidance, and
 -- jittered, because the prior's will not be exact either.
+
+if dpc.config then
+  return require("dalle2.full.unit_decoder")(dpc.config)
+end
 
 local nn = require "nn"
 local optim = require "optim"

@@ -1,8 +1,14 @@
 -- prior.lua -- trains the prior: from captions to CLIP image embeddings.
 --
+-- With `--config prior_config.json` it is the published one, of any size:
+-- full/unit_prior.lua.  Without, it is the demo's, which follows.
 -- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema`.
 -- The diffusion is over embeddings scaled to variance one, predicting x0
 -- (Ramesh et al. 2022, 2.2).
+
+if dpc.config then
+  return require("dalle2.full.unit_prior")(dpc.config)
+end
 
 local nn = require "nn"
 local optim = require "optim"

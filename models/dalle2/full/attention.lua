@@ -63,8 +63,8 @@ function attention.rotary(n, r)
   for j = 0, r // 2 - 1 do
     freqs[j + 1] = 10000 ^ (-2 * j / r)
   end
-  local f = dpc.param("rotary_emb.freqs", { r // 2 }, {
-    frozen = true, init = function() return dpc.const(freqs) end })
+  local f = nn.fixed("rotary_emb.freqs", { r // 2 },
+                     function() return dpc.const(freqs) end)
   local angle = dpc.iota({ n, r // 2 }, 0) * f             -- [n, r / 2]
   return angle:cos(), angle:sin()
 end

@@ -132,6 +132,11 @@ function class:step(s, x, k, told, past, o, noisy, back)
   return y, x0
 end
 
+-- The step of noise that small pictures are given while sampling.
+function class:lowres_level()
+  return math.floor(self.o.lowres_noise_sample_level * 1000)
+end
+
 -- The small picture of stage s from the one before, as training has it, and
 -- its level of noise.
 function class:small(s, image)
@@ -140,8 +145,7 @@ function class:small(s, image)
   end
   local x, level = picture.fitted(image, s.size, self.range), nil
   if s.lowres.use_noise then
-    local at = math.floor(self.o.lowres_noise_sample_level * 1000)
-    level = dpc.const(at, { x:dim(0) }):cast("i32")
+    level = dpc.const(self:lowres_level(), { x:dim(0) }):cast("i32")
     x = s.lowres:noised(x, level)
   end
   return s.vae and s.vae:encode(x) or self.normalize(x), level

@@ -1,0 +1,134 @@
+-- config.lua -- the training configurations of DALLE2-pytorch (its
+-- train_configs.py), read as they are: names of sections and keys, defaults.
+--
+-- A file is a whole configuration, { "prior": {..}, "data": {..}, .. }, or
+-- the first section alone.  Sections about data and tracking are checked, and
+-- only what a graph depends on is used: the batch, and the trainer's numbers.
+
+local options = require "dalle2.full.options"
+
+local config = {}
+local any = options.any
+local required = options.required
+
+local splits = { train = 0.75, val = 0.15, test = 0.1 }
+
+local prior_data = {
+  image_url = required, meta_url = required, splits = required,
+  batch_size = required, num_data_points = 25e7, eval_every_seconds = 3600,
+}
+
+local decoder_data = {
+  webdataset_base_url = required, img_embeddings_url = any,
+  text_embeddings_url = any, num_workers = 4, batch_size = 64,
+  start_shard = 0, end_shard = 9999999, shard_width = 6, index_width = 4,
+  splits = required, shuffle_train = true, resample_train = false,
+  preprocessing = any,
+}
+
+local ema = {
+  ema_update_after_step = any, ema_update_every = any, ema_inv_gamma = any,
+  ema_power = any, ema_min_value = any,
+}
+
+local prior_train = options.join(ema, {
+  epochs = 1, lr = 1.1e-4, wd = 6.02e-2, max_grad_norm = 0.5, use_ema = true,
+  ema_beta = 0.99, amp = false, warmup_steps = options.maybe("number"),
+  save_every_seconds = 3600, eval_timesteps = any,
+  best_validation_loss = 1e9, current_epoch = 0, num_samples_seen = 0,
+  random_seed = 0,
+})
+
+local decoder_train = options.join(ema, {
+  epochs = 20, lr = options.each(1e-4), wd = options.each(0.01),
+  warmup_steps = options.each(dpc.null), find_unused_parameters = true,
+  static_graph = true, max_grad_norm = options.each(0.5),
+  save_every_n_samples = 100000, n_sample_images = 6,
+  cond_scale = options.each(1), device = "cuda:0", epoch_samples = any,
+  validation_samples = any, save_immediately = false, use_ema = true,
+  ema_beta = 0.999, amp = false, unet_training_mask = options.maybe("table"),
+})
+
+local evaluate = { n_evaluation_samples = 1000, FID = any, IS = any,
+                   KID = any, LPIPS = any }
+
+local tracker = { data_path = ".tracker_data", overwrite_data_path = false,
+                  log = required, load = any, save = required }
+
+local whole = {
+  prior = { prior = required, data = required, train = required,
+            tracker = required },
+  decoder = { decoder = required, data = required, train = required,
+              evaluate = required, tracker = required, seed = 0 },
+}
+
+-- Shares that sum to one, exactly, as the original asks.
+local function splits_check(given)
+  local o = options.take(given, "TrainSplitConfig", splits)
+  local sum = o.train + o.val + o.test
+  if sum ~= 1 then
+    options.fail(o, nil, "train, val and test sum to %.17g; 1 is wanted", sum)
+  end
+end
+
+-- file: dpc.config; name: "prior" or "decoder".  Returns that section, and
+-- data and train, nil where the file is the section alone.
+local function sections(file, name, classes)
+  if file[name] == nil then
+    return file, nil, nil
+  end
+  local o = options.take(file, classes.whole, whole[name])
+  local data = options.take(o.data, classes.data, classes.data_keys)
+  splits_check(data.splits)
+  options.take(o.tracker, "TrackerConfig", tracker)
+  if o.evaluate then
+    options.take(o.evaluate, "DecoderEvaluateConfig", evaluate)
+  end
+  return o[name], data, options.take(o.train, classes.train,
+                                     classes.train_keys)
+end
+
+-- Keys that the class insists on, and its constructor does not.
+local function require_keys(given, what, keys)
+  for _, key in ipairs(keys) do
+    if given[key] == nil or given[key] == dpc.null then
+      dpc.fail(("%s: \"%s\" is missing; it has no default"):format(what, key),
+               dpc.where(given))
+    end
+  end
+end
+
+function config.prior(file)
+  local given, data, train = sections(file, "prior", {
+    whole = "TrainDiffusionPriorConfig", data = "DiffusionPriorDataConfig",
+    data_keys = prior_data, train = "DiffusionPriorTrainConfig",
+    train_keys = prior_train })
+  require_keys(given, "DiffusionPriorConfig",
+               { "net", "image_embed_dim", "image_size" })
+  return given, data, train
+end
+
+function config.decoder(file)
+  local given, data, train = sections(file, "decoder", {
+    whole = "TrainDecoderConfig", data = "DecoderDataConfig",
+    data_keys = decoder_data, train = "DecoderTrainConfig",
+    train_keys = decoder_train })
+  require_keys(given, "DecoderConfig", { "unets" })
+  for _, unet in ipairs(given.unets) do
+    require_keys(unet, "UnetConfig", { "dim", "dim_mults" })
+  end
+  return given, data, train
+end
+
+-- The keywords that a trainer of `names` takes, of a section.
+function config.trainer(section, names)
+  local o = {}
+  for key in pairs(names) do
+    if section and section[key] ~= nil then
+      o[key] = section[key]
+    end
+  end
+  return o
+end
+
+return config
