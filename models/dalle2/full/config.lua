@@ -2,7 +2,7 @@
 -- train_configs.py), read as they are: names of sections and keys, defaults.
 --
 -- A file is a whole configuration, { "prior": {..}, "data": {..}, .. }, or
--- the first section alone.  Sections about data and tracking are checked, and
+-- the first section alone, with or without its name.  Sections about data and tracking are checked, and
 -- only what a graph depends on is used: the batch, and the trainer's numbers.
 
 local options = require "dalle2.full.options"
@@ -76,6 +76,9 @@ end
 local function sections(file, name, classes)
   if file[name] == nil then
     return file, nil, nil
+  elseif not (file.data or file.train or file.tracker) then
+    options.take(file, classes.whole, { [name] = required })
+    return file[name], nil, nil
   end
   local o = options.take(file, classes.whole, whole[name])
   local data = options.take(o.data, classes.data, classes.data_keys)

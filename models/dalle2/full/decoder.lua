@@ -238,9 +238,11 @@ function decoder:wants_text()
   return false
 end
 
--- c: image_embed [b, e], text_encodings [b, n, e'].
-function decoder:condition_check(c)
-  if not self.o.unconditional and not c.image_embed then
+-- c: image_embed [b, e], text_encodings [b, n, e'], for stage s or for all.
+function decoder:condition_check(c, s)
+  local image = not self.o.unconditional
+      and (not s or s.unet.o.cond_on_image_embeds)
+  if image and not c.image_embed then
     dpc.fail("Decoder: there is no image_embed, and unconditional is not set")
   elseif self:wants_text() ~= (c.text_encodings ~= nil) then
     dpc.fail(self:wants_text() and "Decoder: a U-Net has "
@@ -344,7 +346,7 @@ end
 --   blur, level i32 [b], self_coin f32 []; what is absent is drawn.
 function decoder:loss(number, image, c, more)
   local s = self.stage[number]
-  self:condition_check(c)
+  self:condition_check(c, s)
   if image:dim(2) < s.size or image:dim(3) < s.size then
     dpc.fail(("Decoder: pictures of %d x %d, U-Net %d draws %d x %d")
              :format(image:dim(2), image:dim(3), number, s.size, s.size))

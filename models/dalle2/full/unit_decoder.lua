@@ -73,7 +73,8 @@ end
 -- x: the pictures, for CLIP.
 local function condition(u, x)
   local d, c = u.decoder, {}
-  if not d.o.unconditional then
+  local s = d.stage[math.max(u.number, 1)]
+  if s.unet.o.cond_on_image_embeds then
     local width = d.stage[1].unet.o.image_embed_dim
     c.image_embed = u.clip and x and u.clip:embed_image(x)
         or dpc.input("image_embed", { u.batch, width })
