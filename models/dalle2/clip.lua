@@ -1,8 +1,14 @@
 -- clip.lua -- trains CLIP: pictures and captions into one space.
 --
+-- With `--config clip_config.json` it is the published one, of any make:
+-- full/unit_clip.lua.  Without, it is the demo's, which follows.
 -- The loss is contrastive over the whole batch (Radford et al. 2021, figure
 -- 3).  There are only 320 captions, so some stand twice in a batch: all pairs
 -- of a picture with its own caption count as right, in equal parts.
+
+if dpc.config then
+  return require("dalle2.full.unit_clip")(dpc.config)
+end
 
 local nn = require "nn"
 local optim = require "optim"
@@ -74,4 +80,5 @@ return {
   name = "clip",
   entries = { train = train, eval = eval },
   meta = data.meta(),
+  parts = require("dalle2.parts").parts,
 }

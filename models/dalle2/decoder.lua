@@ -91,4 +91,5 @@ return {
   runs = { sample = { "start", { "denoise", times = "decode_steps" },
                       "finish" } },
   meta = data.meta(),
+  parts = require("dalle2.parts").parts,
 }

@@ -53,4 +53,5 @@ return {
   name = "prior",
   entries = { train = train, eval = eval },
   meta = data.meta(),
+  parts = require("dalle2.parts").parts,
 }

@@ -23,6 +23,13 @@ local decoder_options = options.join(shared, {
   max_grad_norm = options.maybe("number"),
 })
 
+-- VQGanVAETrainer's: no decay, no clipping.
+local vqgan_options = options.join(shared, {
+  lr = 3e-4, wd = 0, eps = 1e-8, warmup_steps = options.maybe("number"),
+  cosine_decay_max_steps = options.maybe("number"),
+  max_grad_norm = options.maybe("number"), ema_update_after_step = 500,
+})
+
 local prior_options = options.join(shared, {
   lr = 3e-4, wd = 1e-2, eps = 1e-6, warmup_steps = options.maybe("number"),
   cosine_decay_max_steps = options.maybe("number"),
@@ -48,6 +55,10 @@ end
 -- DiffusionPriorTrainer's keywords.
 function train.prior(given)
   return options.take(given, "DiffusionPriorTrainer", prior_options)
+end
+
+function train.vqgan(given)
+  return options.take(given, "VQGanVAETrainer", vqgan_options)
 end
 
 -- option `key` of U-Net number i; nil for null.
@@ -95,13 +106,25 @@ local function average(o)
   end
 end
 
+-- Averages of states, too: each of list is { state, what it becomes }.
+function train.follow(o, list)
+  local step = dpc.scalar("step", 0, "steps done")         -- []
+  local past = average(o)(step, dpc.scalar("ema", o.ema_beta,
+                                           "weight of the past in averages"))
+  for _, move in ipairs(list) do
+    local s = move[1]
+    local e = dpc.state("ema." .. s:name(), s:dims(), { init = s })
+    dpc.set(e, e * past + move[2] * (1 - past))
+  end
+end
+
 -- Parameters that the loss does not reach have averages that stay.
-local function still_averages(loss)
+local function still_averages(loss, params)
   local seen = {}
-  for _, p in ipairs(dpc.reached(loss, dpc.params())) do
+  for _, p in ipairs(dpc.reached(loss, params)) do
     seen[p:name()] = true
   end
-  for _, p in ipairs(dpc.params()) do
+  for _, p in ipairs(params) do
     if not seen[p:name()] then
       dpc.state("ema." .. p:name(), p:dims(), { init = p })
     end
@@ -109,13 +132,15 @@ local function still_averages(loss)
 end
 
 -- One step on loss f32 [] of U-Net number i (or of the prior); o from
--- `decoder` or `prior`.  Returns metrics.
-function train.step(loss, o, i)
+-- `decoder` or `prior`; params: those to train (all).  Returns metrics.
+function train.step(loss, o, i, params)
   local step = dpc.scalar("step", 0, "steps done")         -- []
+  params = params or dpc.params()
   if o.use_ema then
-    still_averages(loss)
+    still_averages(loss, params)
   end
   return optim.step(loss, {
+    params = params,
     rate = rate(o, i, step), decay = of(o, "wd", i), eps = of(o, "eps", i),
     clip = o.max_grad_norm or 1e30, ema = o.use_ema and o.ema_beta,
     average = average(o),

@@ -241,5 +241,6 @@ return function(file)
   if u.number == 0 or #u.decoder.stage == 1 then
     runs.sample = sampler(u, entries)
   end
-  return { name = "decoder", entries = entries, runs = runs }
+  return { name = "decoder", entries = entries, runs = runs,
+           parts = require("dalle2.parts").parts }
 end

@@ -143,5 +143,6 @@ return function(file)
       finish = function() return finish(u) end,
     },
     runs = { sample = { "start", { "denoise", times = #steps }, "finish" } },
+    parts = require("dalle2.parts").parts,
   }
 end

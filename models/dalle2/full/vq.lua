@@ -2,8 +2,9 @@
 -- vector-quantize-pytorch has it: a codebook that is the moving average of
 -- what was put into each code, by cosine or by distance.
 --
--- In training, a step moves the codebook; the states bear the original's
--- names and a leading dimension of one.  Shapes: N vectors, K codes, D width.
+-- In training, a step moves the codebook, and `moves` holds the states and
+-- what they become; states bear the original's names and a leading dimension
+-- of one.  Shapes: N vectors, K codes, D width.
 
 local nn = require "nn"
 local along = require "along"
@@ -123,10 +124,15 @@ local function moved(self, s, x, hot, average, size)
   local smooth = (size + o.eps) / (total + o.codebook_size * o.eps) * total
   local embed = unit(self, average / nn.like(smooth, "k->kd", average))
   embed, average, size = revived(self, x, embed, average, size)
-  dpc.set(s.embed, embed:move("kd->zkd", { z = 1 }))
-  dpc.set(s.average, average:move("kd->zkd", { z = 1 }))
-  dpc.set(s.size, size:move("k->zk", { z = 1 }))
-  dpc.set(s.made, 1)
+  self.moves = {
+    { s.embed, embed:move("kd->zkd", { z = 1 }) },
+    { s.average, average:move("kd->zkd", { z = 1 }) },
+    { s.size, size:move("k->zk", { z = 1 }) },
+    { s.made, dpc.const(1, { 1 }) },
+  }
+  for _, move in ipairs(self.moves) do
+    dpc.set(move[1], move[2])
+  end
 end
 
 ---- forward ----
