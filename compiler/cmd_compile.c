@@ -1,6 +1,7 @@
 /* cmd_compile.c -- dpc compile: a model and a plan become one binary. */
 #include "codegen/unit.h"
 #include "compiler/options.h"
+#include "passes/clock.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -173,6 +174,21 @@ static void report_print(const Options *o, const UnitOptions *u,
             (double)r->io / (1 << 20));
 }
 
+/* What a step sends, and how much of that nothing hides, by the clock. */
+static void traffic_print(const Options *o, const Graph *g, Job *j)
+{
+    j->scratch = arena_new();
+    double *takes = alloc(j->scratch, (g->sched->nstep + 1) * sizeof *takes);
+    Spent s = clock_spent(g, j, takes);
+    if (o->verbose && s.communicate > 0)
+        fprintf(stderr, "dpc: %s: a rank sends %.2f MB in %.2f ms and computes "
+                "%.2f ms, both in %.2f ms: %.2f ms exposed\n", g->entry,
+                1e-6 * s.bytes, 1e3 * s.communicate, 1e3 * s.compute,
+                1e3 * s.step, 1e3 * (s.step - s.compute));
+    arena_free(j->scratch);
+    j->scratch = NULL;
+}
+
 /* The schedule has one role: what the runtime would refuse is told here. */
 static void stages_refuse(const Options *o, const Plan *p)
 {
@@ -199,7 +215,9 @@ static char *input_text(const Model *m, const Plan *p, const Job *j, size_t *n)
     for (int i = 0; i < j->cluster->nlevel; i++)
         fprintf(f, "%d %a %a\n", j->cluster->level[i].fanout,
                 j->cluster->level[i].bandwidth, j->cluster->level[i].latency);
-    fprintf(f, "%lld\n", (long long)j->cluster->memory);
+    const Cluster *c = j->cluster;
+    fprintf(f, "%lld %a %a %a %a\n", (long long)c->memory, c->flops[F32],
+            c->flops[BF16], c->bandwidth, c->launch);
     fclose(f);
     return text;
 }
@@ -209,7 +227,7 @@ static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
                      const char *input, size_t n)
 {
     UnitReport r;
-    if (emit != EMIT_BIN || o->after || o->time_passes
+    if (emit != EMIT_BIN || o->after || o->time_passes || o->verbose
         || !unit_recall(input, n, u, o->arena, &r))
         return false;
     report_print(o, u, &r);
@@ -241,6 +259,7 @@ void model_compile(const Options *o, const Model *m)
         if (emit & EMIT_GRAPH)
             graph_write(o, m, m->entry[i], "graph");
         done[i] = run_passes(NULL, m->entry[i], &job);
+        traffic_print(o, done[i], &job);
         if (emit & EMIT_SCHEDULE)
             graph_write(o, m, done[i], "schedule");
     }

@@ -17,7 +17,7 @@ bool launch_communicates(const Graph *g, const Launch *l)
 
 /* Bytes that a rank sends: of the larger of operand and result, but for its
  * own part; a sum that all get is scattered and gathered. */
-static double sent(const Graph *g, Ref r)
+double transfer_bytes(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
     double in = (double)type_bytes(&g->mesh, &g->node[n->in[0]].type);
@@ -32,7 +32,7 @@ double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
     if (!c || !c->nlevel)
         return 0;
     const Level *v = &c->level[c->nlevel - 1];
-    return v->latency + (v->bandwidth > 0 ? sent(g, r) / v->bandwidth : 0);
+    return v->latency + (v->bandwidth > 0 ? transfer_bytes(g, r) / v->bandwidth : 0);
 }
 
 static double transfer(const Graph *g, const Launch *l, const Cluster *c)
@@ -106,6 +106,30 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
         for (int i = 0; i < l->n; i++)
             made[l->node[i]] = end[k];
     }
+}
+
+Spent clock_spent(const Graph *g, const Job *j, double *takes)
+{
+    const Sched *s = g->sched;
+    double now[2] = { 0, 0 };
+    double *done = alloc(j->scratch, ((size_t)s->nevent + 1) * sizeof *done);
+    Spent all = { 0 };
+    for (uint32_t k = 0; k < s->nstep; k++) {
+        const Step *q = &s->step[k];
+        const Launch *l = &s->launch[q->launch];
+        double *at = &now[q->stream], t = launch_seconds(g, l, j);
+        for (uint32_t i = 0; i < q->nwait; i++)
+            *at = done[q->wait[i]] > *at ? done[q->wait[i]] : *at;
+        *at += t;
+        takes[k] = t;
+        *(q->stream ? &all.communicate : &all.compute) += t;
+        for (int i = 0; q->stream && i < l->n; i++)
+            all.bytes += transfer_bytes(g, l->node[i]);
+        if (q->event >= 0)
+            done[q->event] = *at;
+    }
+    all.step = now[0] > now[1] ? now[0] : now[1];
+    return all;
 }
 
 /* ---- the least ---- */

@@ -6,12 +6,18 @@
 
 /* Is the launch a collective over ranks, on the stream that communicates? */
 bool launch_communicates(const Graph *, const Launch *);
-/* Seconds of one member of such a launch. */
+/* Bytes that a rank sends for a member of such a launch; its seconds. */
+double transfer_bytes(const Graph *, Ref);
 double transfer_seconds(const Graph *, Ref, const Cluster *);
 /* Seconds of a launch, once; 0 where the job names no target or cluster. */
 double launch_seconds(const Graph *, const Launch *, const Job *);
 /* Of each step of g's order, the streams running side by side. */
 void clock_steps(const Graph *, const Job *, double *begin, double *end);
+/* A step of a whole schedule, each launch after what it waits for: bytes that
+ * a rank sends, seconds of each stream by itself, and of both together.
+ * takes[nstep]: seconds of each step.  The job needs its scratch. */
+typedef struct Spent { double bytes, compute, communicate, step; } Spent;
+Spent clock_spent(const Graph *, const Job *, double *takes);
 /* Below this no order of the same steps can come, whatever its memory: each
  * step taking that long, transfers one by one and computing one by one, each
  * after what it reads.  Quadratic. */
