@@ -3,6 +3,7 @@
  * With COMM_RANKS set the program is one rank under mpirun; else it starts
  * itself so, over shared memory and over MPI, and runs threads as ranks. */
 #include "runtime/comm.h"
+#include "runtime/rt.h"
 #include "runtime/fold.h"
 
 #include <setjmp.h>
@@ -228,6 +229,42 @@ static void threads_as_ranks_agree(void **state)
     dpc_local_close(world);
 }
 
+/* Sums 1000 bytes twice; the thread's answer is what was wrong. */
+static void *link_main(void *arg)
+{
+    DpcComm *c = arg;
+    float in[250] = {1}, out[250];
+    DpcWire w = {.dtype = DPC_F32, .fold = DPC_SUM, .count = 250, .in = in,
+                 .out = out};
+    double begin = dpc_now();
+    DpcStatus s = c->ops->all_reduce(c, &w);
+    w.in = w.out;
+    s = s ? s : c->ops->all_reduce(c, &w);
+    double took = dpc_now() - begin;
+    c->ops->close(c);
+    return s ? "failed" : out[0] != 4 ? "sum"
+         : took < 2 * (0.01 + 0.005) ? "too quick" : NULL;
+}
+
+static void a_transfer_lasts_as_long_as_on_its_link(void **state)
+{
+    (void)state;
+    DpcLocal *world;
+    DpcComm *c[2];
+    pthread_t t[2];
+    void *wrong;
+    assert_int_equal(dpc_local_open(2, 0, &world, c), DPC_OK);
+    dpc_local_link(world, 1e5, 0.005);    /* 1000 bytes: 10 ms */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, link_main, c[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], &wrong);
+        if (wrong)
+            fail_msg("rank %d: %s", i, (const char *)wrong);
+    }
+    dpc_local_close(world);
+}
+
 static void under_mpirun(const char *name)
 {
     char self[2048], line[4096], text[4096];
@@ -267,6 +304,7 @@ int main(void)
         return rank_main(name);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_as_ranks_agree),
+        cmocka_unit_test(a_transfer_lasts_as_long_as_on_its_link),
         cmocka_unit_test(ranks_of_a_node_agree_over_shared_memory),
         cmocka_unit_test(ranks_agree_over_mpi),
     };
