@@ -8,17 +8,8 @@
  * tell the first pass that it differs after.  Then the tables of the unit go
  * to the checker of schedules, which knows nothing of passes. */
 #include "codegen/unit.h"
-#include "compiler/options.h"
+#include "compiler/verify.h"
 #include "ir/eval.h"
-
-/* A graph as a pass left it. */
-typedef struct Stop { const char *pass; const Graph *g; } Stop;
-
-typedef struct Trail {
-    Arena *arena;
-    Stop *stop;
-    uint32_t n, cap;
-} Trail;
 
 typedef struct Verdict {
     const char *entry;
@@ -30,7 +21,8 @@ static void trail_add(void *arg, const char *pass, const Graph *before,
                       const Graph *after)
 {
     Trail *t = arg;
-    (void)before;
+    if (t->next)
+        t->next(NULL, pass, before, after);
     GROW(t->arena, t->stop, t->n, t->cap);
     t->stop[t->n++] = (Stop){ pass, after };
 }
@@ -122,7 +114,14 @@ static _Noreturn void blame(const Trail *t, uint32_t from, Eval *x,
              t->stop[k].pass);
 }
 
-static void values_verify(const Options *o, const Trail *t, Verdict *v)
+Graph *verify_run(const Graph *g, Job *job, Trail *t)
+{
+    t->next = job->check;
+    job->check = trail_add, job->check_arg = t;
+    return run_passes(NULL, g, job);
+}
+
+uint32_t verify_values(const Options *o, const Trail *t)
 {
     uint32_t from = trail_start(t);
     const Graph *a = t->stop[from].g, *b = t->stop[t->n - 1].g;
@@ -133,7 +132,7 @@ static void values_verify(const Options *o, const Trail *t, Verdict *v)
     if (differs(x, a, b, (uint64_t)o->seed, &d))
         blame(t, from, x, (uint64_t)o->seed);
     eval_free(x);
-    v->values = value_count(a);
+    return value_count(a);
 }
 
 static Verdict entry_verify(const Options *o, const Graph *g, Job *job,
@@ -143,16 +142,15 @@ static Verdict entry_verify(const Options *o, const Graph *g, Job *job,
     Trail t = { .arena = o->arena };
     Verdict v = { .entry = g->entry, .ranks = plan_ranks(job->plan),
                   .turns = mesh_size(m, mesh_axes(m, TIME)) };
-    job->check = trail_add, job->check_arg = &t;
-    *done = run_passes(NULL, g, job);
-    values_verify(o, &t, &v);
+    *done = verify_run(g, job, &t);
+    v.values = verify_values(o, &t);
     v.steps = (*done)->sched->nstep;
     return v;
 }
 
 /* What the runtime will do again when the binary starts. */
-static void schedule_verify(const Options *o, const Model *m,
-                            Graph *const *done, int n)
+void verify_schedule(const Options *o, const Model *m, Graph *const *done,
+                     int n)
 {
     DpcUnit u = unit_rows(unit_new(done, n, false, o->arena), m->name);
     if (dpc_check(&u))
@@ -175,6 +173,10 @@ static void verdict_print(const Options *o, const Verdict *v, bool first)
 
 int cmd_verify(const Options *o)
 {
+    if (o->fuzz)
+        return verify_fuzz(o);
+    if (!o->nfile)
+        usage("verify: MODEL.lua is wanted, or --fuzz N; see dpc help verify");
     Model *m = model_open(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
     Job job = job_open(o, plan);
@@ -186,7 +188,7 @@ int cmd_verify(const Options *o)
             v[n] = entry_verify(o, m->entry[i], &job, &done[n]), n++;
     if (!n)
         usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
-    schedule_verify(o, m, done, n);
+    verify_schedule(o, m, done, n);
     for (int i = 0; i < n; i++)
         verdict_print(o, &v[i], i == 0);
     if (o->json)

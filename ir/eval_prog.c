@@ -93,7 +93,7 @@ Num num_fold(Domain domain, Fold fold, Num a, Num b)
 {
     if (domain == FIELD)
         return (Num){ .f = fold != FOLD_MAX ? field_add(a.f, b.f)
-                         : a.f > b.f ? a.f : b.f };
+                         : field_max(a.f, b.f) };
     return (Num){ .r = fold == FOLD_SUM ? a.r + b.r
                      : fold == FOLD_MAX ? (a.r > b.r || isnan(a.r) ? a.r : b.r)
                      : logaddexp(a.r, b.r) };
@@ -285,8 +285,9 @@ static void field(const Ins *s, const Num *const *x, int n, Num *y)
     case LE:   EACH(y[k].f = a[k].f <= b[k].f);
     case EQ:   EACH(y[k].f = a[k].f == b[k].f);
     case COND: EACH(y[k].f = a[k].f ? b[k].f : c[k].f);
-    case MAX:  EACH(y[k].f = a[k].f > b[k].f ? a[k].f : b[k].f);
-    case MIN:  EACH(y[k].f = a[k].f < b[k].f ? a[k].f : b[k].f);
+    case MAX:  EACH(y[k].f = field_max(a[k].f, b[k].f));
+    case MIN:  EACH(y[k].f = field_max(a[k].f, b[k].f) == a[k].f ? b[k].f
+                           : a[k].f);
     case ONE:  EACH(y[k].f = 1);
     case BUCKET:
         EACH(y[k].f = field_hash(s->num.f, a[k].f) >> 44);

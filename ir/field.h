@@ -59,4 +59,12 @@ uint64_t field_inv(uint64_t);             /* of 0: 0 */
 /* Exactly the double, a dyadic rational; hashes for infinities and NaN. */
 uint64_t field_of(double);
 
+/* The larger by an order of its own, in which zero is the least: of numbers
+ * that were not computed alike either may win, so that neither hides. */
+static inline uint64_t field_max(uint64_t a, uint64_t b)
+{
+    uint64_t x = a ? field_hash(1, a) | 1 : 0, y = b ? field_hash(1, b) | 1 : 0;
+    return x != y ? (x > y ? a : b) : a > b ? a : b;
+}
+
 #endif

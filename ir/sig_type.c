@@ -148,6 +148,10 @@ static void result_dims(const Sig *s, const Graph *g, Op op, Type *t,
             t->dim[d] *= s->size[(int)m->c[k]];
         if (m->window)
             t->dim[d] = s->extent[(int)m->c[0]];
+        for (int k = 1; k < m->n; k++)
+            if (s->split[(int)m->c[k]])
+                err(loc, "%s: %c is inner in a group of the result, so it "
+                    "cannot be split", ops[op].name, m->c[k]);
         t->split[d] = s->split[carrier(m)];
         if (m->n > 1 && !m->window
             && s->size[carrier(m)] % split_parts(&g->mesh, t->split[d]))

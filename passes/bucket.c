@@ -4,7 +4,7 @@
  * in which backward makes them, so that the first group is under way while
  * the next is computed (Li et al., PyTorch Distributed, VLDB 2020, section
  * 3.2.3).  Only collectives of one op, dtype and axes, over ranks and not
- * over turns, share a bucket.
+ * over turns, that run in the same turns, share a bucket.
  *
  * Kernels: twins of the update (twins.c). */
 #include "passes/order.h"
@@ -44,7 +44,7 @@ static int *depths(const Graph *g, Arena *a)
 static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
 {
     const Node *x = &g->node[a], *y = &g->node[b];
-    return x->attr.axes == y->attr.axes && x->type.dtype == y->type.dtype
+    return x->attr.axes == y->attr.axes && x->loop == y->loop && x->type.dtype == y->type.dtype
         && x->type.fold == y->type.fold && depth[a] == depth[b]
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
 }

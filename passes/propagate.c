@@ -72,13 +72,28 @@ static Ref label_like(Graph *g, Ref q, Ref r)
 static Ref again(Prop *p, Ref r, const Type *want);
 static Ref have_want(Prop *p, Ref r, const Type *want);
 
+/* Inner letters of a group carry no axes. */
+static void inner_letters(const Sig *s, bool *inner)
+{
+    memset(inner, 0, NLETTER * sizeof *inner);
+    for (int i = 0; i <= s->nin; i++) {
+        const Term *t = i < s->nin ? &s->in[i] : &s->out;
+        for (int d = 0; d < t->ndim; d++)
+            for (int k = 1; k < t->dim[d].n; k++)
+                inner[(int)t->dim[d].c[k]] = true;
+    }
+}
+
 /* The wanted split of each letter, read off the wanted result. */
 static bool letter_splits(const Sig *s, const Type *want, Split *of)
 {
+    bool inner[NLETTER];
+    inner_letters(s, inner);
     memset(of, 0, NLETTER * sizeof *of);
     for (int d = 0; d < s->out.ndim; d++) {
         const Dim *m = &s->out.dim[d];
-        if (want->split[d] && (m->window || s->fixed[(int)m->c[0]]))
+        int c = m->c[0];
+        if (want->split[d] && (m->window || s->fixed[c] || inner[c]))
             return false;
         of[(int)m->c[0]] = want->split[d];
     }
@@ -180,6 +195,8 @@ static bool outranks(const Wish *a, const Wish *b)
 
 static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
 {
+    bool inner[NLETTER];
+    inner_letters(s, inner);
     memset(w, 0, NLETTER * sizeof *w);
     for (int i = 0; i < s->nin; i++) {
         const Type *t = &g->node[in[i]].type;
@@ -189,7 +206,7 @@ static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
         for (int d = 0; d < t->ndim && !s->in[i].unread; d++) {
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
-            bool may = t->split[d] && !m->window && !s->fixed[c]
+            bool may = t->split[d] && !m->window && !s->fixed[c] && !inner[c]
                 && s->size[c] % split_parts(&g->mesh, t->split[d]) == 0;
             mine.split = t->split[d];
             if (may && (!w[c].split || outranks(&mine, &w[c])))

@@ -1,0 +1,238 @@
+/* fuzz.c -- dpc verify --fuzz N: drawn models under drawn plans, proven.
+ *
+ * Pair k is a function of the seed plus k alone: `--fuzz 1 --seed S` repeats
+ * one.  Each runs in a process of its own, so that one which crashes or hangs
+ * is a finding and not the end; a pipe brings the result.  Every fiftieth
+ * carries a planted fault, which must be found: a fuzzer that finds nothing
+ * may be one that cannot. */
+#include "compiler/verify.h"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { JOBS = 16, EVERY_PLANTED = 50, SECONDS = 60 };
+
+typedef enum Ending { PROVEN, REFUSED, DIFFERS, CRASHED, NENDING } Ending;
+
+typedef struct Result {
+    Ending ending;
+    uint32_t features, nodes, values;
+    char family[32], text[400];
+} Result;
+
+typedef struct Child { pid_t pid; int pipe; int64_t pair; } Child;
+
+typedef struct Tally {
+    const Options *o;
+    int64_t count[NENDING], planted, found;
+    int64_t feature[NFEATURE], both[NFEATURE][NFEATURE];
+    uint32_t fewest, most;                /* nodes */
+} Tally;
+
+/* ---- one pair ---- */
+
+static bool planted(int64_t pair)
+{
+    return pair % EVERY_PLANTED == EVERY_PLANTED - 1;
+}
+
+/* Another sum or product somewhere in what runs at last. */
+static void fault_plant(Draw *d, Graph *g)
+{
+    uint32_t n = 0;
+    for (Ref r = 0; r < g->n; r++)
+        n += g->node[r].op == OP_mul || g->node[r].op == OP_add;
+    uint64_t at = draw_below(d, n);
+    for (Ref r = 0; r < g->n && n; r++)
+        if ((g->node[r].op == OP_mul || g->node[r].op == OP_add) && !at--)
+            g->node[r].op = g->node[r].op == OP_mul ? OP_add : OP_mul;
+}
+
+static void pair_prove(const Options *base, int64_t pair, Result *r)
+{
+    Options o = *base;
+    uint64_t seed = (uint64_t)(base->seed + pair);
+    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
+    draw_below(&d, 1);
+    const char *path = fmt(o.arena, "%s/models/fuzz/fuzz.lua", o.home);
+    o.file = &path, o.nfile = 1;
+    o.define.at[o.define.n++] = fmt(o.arena, "seed=%llu",
+                                    (unsigned long long)seed);
+    Model *m = model_open(&o);
+    Graph *g = model_entry(m, "train"), *done;
+    snprintf(r->family, sizeof r->family, "%s", m->name);
+    Job job = job_open(&o, plan_draw(&d, g, o.arena, &r->features));
+    Trail t = { .arena = o.arena };
+    done = verify_run(g, &job, &t);
+    r->nodes = done->n;
+    if (planted(pair))
+        fault_plant(&d, done);
+    r->values = verify_values(&o, &t);
+    verify_schedule(&o, m, &done, 1);
+}
+
+static void pair_run(const Options *o, int64_t pair, int out)
+{
+    Result r = { .ending = PROVEN };
+    ErrTrap t;
+    if (setjmp(t.jump) == 0) {
+        err_push(&t);
+        pair_prove(o, pair, &r);
+        err_pop();
+    } else {
+        r.ending = t.code == 6 ? DIFFERS : REFUSED;
+        snprintf(r.text, sizeof r.text, "%.399s", t.text);
+    }
+    if (write(out, &r, sizeof r) != (ssize_t)sizeof r)
+        _exit(1);
+    _exit(0);
+}
+
+/* ---- all of them ---- */
+
+static Child child_start(const Options *o, int64_t pair)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        err_code(5, "dpc", "verify: no pipe");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0)
+        err_code(5, "dpc", "verify: no process");
+    if (pid == 0) {
+        close(ends[0]);
+        alarm(SECONDS);
+        if (!o->verbose && !freopen("/dev/null", "w", stderr))
+            _exit(1);
+        pair_run(o, pair, ends[1]);
+    }
+    close(ends[1]);
+    return (Child){ pid, ends[0], pair };
+}
+
+static Result child_end(const Child *c)
+{
+    Result r = { .ending = CRASHED };
+    int status = 0;
+    if (read(c->pipe, &r, sizeof r) != (ssize_t)sizeof r)
+        r = (Result){ .ending = CRASHED, .text = "the compiler stopped; "
+                      "-v shows what it said" };
+    close(c->pipe);
+    waitpid(c->pid, &status, 0);
+    return r;
+}
+
+static void features_count(Tally *t, uint32_t set)
+{
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k <= i; k++)
+            if (set >> i & 1 && set >> k & 1)
+                t->both[i][k]++;
+    for (int i = 0; i < NFEATURE; i++)
+        t->feature[i] = t->both[i][i];
+}
+
+static void result_take(Tally *t, int64_t pair, const Result *r)
+{
+    static const char *const said[] = { "proven", "refused", "DIFFERS",
+                                        "CRASHED" };
+    bool fault = planted(pair), wrong = r->ending >= DIFFERS;
+    t->planted += fault;
+    t->found += fault && wrong;
+    if (!fault) {
+        t->count[r->ending]++;
+        features_count(t, r->ending == PROVEN ? r->features : 0);
+    }
+    if (r->nodes) {
+        t->fewest = t->fewest && t->fewest < r->nodes ? t->fewest : r->nodes;
+        t->most = t->most > r->nodes ? t->most : r->nodes;
+    }
+    if (fault == wrong && !(t->o->verbose && !fault))
+        return;
+    fprintf(stderr, "seed %lld: %s%s: %s %s\n",
+            (long long)(t->o->seed + pair), r->family,
+            fault ? ", fault planted" : "", said[r->ending], r->text);
+}
+
+static void pairs_run(Tally *t, int64_t n, int jobs)
+{
+    Child child[JOBS];
+    int64_t begun = 0;
+    for (; begun < n && begun < jobs; begun++)
+        child[begun] = child_start(t->o, begun);
+    for (int64_t k = 0; k < n; k++) {
+        Child *c = &child[k % jobs];
+        Result r = child_end(c);
+        if (begun < n)
+            *c = child_start(t->o, begun++);
+        result_take(t, k, &r);
+    }
+}
+
+static int64_t rarest_two(const Tally *t)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k < i; k++)
+            least = t->both[i][k] < least ? t->both[i][k] : least;
+    return least;
+}
+
+static void tally_json(const Tally *t, int64_t n, double seconds)
+{
+    printf("{\"pairs\": %lld, \"proven\": %lld, \"refused\": %lld, "
+           "\"mismatches\": %lld, \"crashes\": %lld, \"planted\": %lld, "
+           "\"found\": %lld, \"fewest_nodes\": %u, \"most_nodes\": %u, "
+           "\"rarest_two_features\": %lld, \"seconds\": %.1f,\n"
+           " \"features\": {", (long long)n, (long long)t->count[PROVEN],
+           (long long)t->count[REFUSED], (long long)t->count[DIFFERS],
+           (long long)t->count[CRASHED], (long long)t->planted,
+           (long long)t->found, t->fewest, t->most, (long long)rarest_two(t),
+           seconds);
+    for (int i = 0; i < NFEATURE; i++)
+        printf("%s\"%s\": %lld", i ? ", " : "", feature_names[i],
+               (long long)t->feature[i]);
+    printf("}}\n");
+}
+
+/* The lower triangle: how often two features stood in one proven plan. */
+static void tally_print(const Tally *t, int64_t n, double seconds)
+{
+    for (int i = 0; i < NFEATURE; i++) {
+        printf("%-18s", feature_names[i]);
+        for (int k = 0; k <= i; k++)
+            printf(" %5lld", (long long)t->both[i][k]);
+        printf("\n");
+    }
+    printf("%lld pairs of %u to %u nodes: %lld proven, %lld refused, %lld "
+           "differ, %lld crashed; %lld of %lld planted faults found; %.1f s\n",
+           (long long)n, t->fewest, t->most, (long long)t->count[PROVEN],
+           (long long)t->count[REFUSED], (long long)t->count[DIFFERS],
+           (long long)t->count[CRASHED], (long long)t->found,
+           (long long)t->planted, seconds);
+}
+
+static double now(void)
+{
+    struct timespec s;
+    clock_gettime(CLOCK_MONOTONIC, &s);
+    return (double)s.tv_sec + 1e-9 * (double)s.tv_nsec;
+}
+
+int verify_fuzz(const Options *o)
+{
+    Tally t = { .o = o };
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    double start = now();
+    if (o->nfile)
+        usage("verify: --fuzz draws its own models; leave \"%s\" out",
+              o->file[0]);
+    if (!o->home)
+        err_code(5, "dpc", "models/fuzz is not found: set DPC_HOME to the "
+                 "folder that holds it");
+    pairs_run(&t, o->fuzz, cores < 1 ? 1 : cores > JOBS ? JOBS : (int)cores);
+    (o->json ? tally_json : tally_print)(&t, o->fuzz, now() - start);
+    bool wrong = t.count[DIFFERS] || t.count[CRASHED] || t.found != t.planted;
+    return wrong ? 6 : 0;
+}

@@ -1,0 +1,189 @@
+/* fuzz_plan.c -- plans by chance, for `dpc verify --fuzz`.
+ *
+ * A mesh of up to three rank axes and two of turns; the batch split over some
+ * of them in some order; weights, moments and averages split anywhere that
+ * divides.  No such plan need be good; every one must be right. */
+#include "compiler/verify.h"
+
+const char *const feature_names[NFEATURE] = {
+#define X(name) #name,
+    FEATURES(X)
+#undef X
+};
+
+/* Knuth's MMIX generator; the high bits are the good ones. */
+uint64_t draw_below(Draw *d, uint64_t n)
+{
+    d->state = d->state * 6364136223846793005u + 1442695040888963407u;
+    return n ? (d->state >> 33) % n : 0;
+}
+
+typedef struct Drawing {
+    Draw *d;
+    Plan *plan;
+    uint32_t *has;
+    Arena *arena;
+    int64_t batch;
+    Split order;                          /* of the batch */
+    int weights, states;                  /* of ten, so many are split */
+} Drawing;
+
+static bool chance(Drawing *w, uint64_t of_ten)
+{
+    return draw_below(w->d, 10) < of_ten;
+}
+
+static void has(Drawing *w, Feature f)
+{
+    *w->has |= 1u << f;
+}
+
+static void mesh_draw(Drawing *w)
+{
+    static const char *const space[] = { "a", "b", "c" };
+    static const char *const time[] = { "t", "u" };
+    Mesh *m = &w->plan->mesh;
+    int ranks = (int)draw_below(w->d, 4), turns = (int)draw_below(w->d, 3);
+    for (int i = 0; i < ranks; i++)
+        m->axis[m->naxis++] = (Axis){ space[i], ranks < 3 && chance(w, 3)
+                                      ? 4 : 2, SPACE };
+    for (int i = 0; i < turns; i++)
+        m->axis[m->naxis++] = (Axis){ time[i], 2, TIME };
+    const bool there[] = { ranks > 0, ranks > 1, ranks > 2, turns > 0,
+                           turns > 1 };
+    for (int i = 0; i < COUNT(there); i++)
+        if (there[i])
+            has(w, (Feature)(FEATURE_ranks + i));
+}
+
+/* Some of the axes in some order, as far as they divide n. */
+static Split split_draw(Drawing *w, int64_t n, Axes from, uint64_t of_ten)
+{
+    const Mesh *m = &w->plan->mesh;
+    Split s = 0;
+    for (int tries = 0; tries < m->naxis; tries++) {
+        int i = (int)draw_below(w->d, (uint64_t)m->naxis);
+        Split next = split_push(s, i);
+        if (from >> i & 1 && !(split_axes(s) >> i & 1) && chance(w, of_ten)
+            && n % split_parts(m, next) == 0)
+            s = next;
+    }
+    return s;
+}
+
+static void leaf_put(Drawing *w, const LeafPlan *l)
+{
+    Split all = 0;
+    int split = 0;
+    for (int d = 0; d < l->ndim; d++) {
+        all |= l->split[d], split += l->split[d] != 0;
+        if (l->split[d] >> 4)
+            has(w, FEATURE_dimension_by_two);
+    }
+    if (!all)
+        return;
+    if (split > 1)
+        has(w, FEATURE_two_dimensions);
+    GROW(w->arena, w->plan->leaf, w->plan->nleaf, w->plan->leafcap);
+    w->plan->leaf[w->plan->nleaf++] = *l;
+}
+
+/* All inputs of a batch lie alike, but for a plan that says otherwise. */
+static void input_draw(Drawing *w, const Node *n, bool apart)
+{
+    LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
+    Axes time = mesh_axes(&w->plan->mesh, TIME);
+    Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
+    if (n->type.ndim && n->type.dim[0] == w->batch)
+        l.split[0] = w->order;
+    if (apart && n->type.ndim) {
+        l.split[0] = split_without(w->order, ranks);
+        int d = (int)draw_below(w->d, (uint64_t)n->type.ndim);
+        if (d && !(time & split_axes(l.split[d])))
+            l.split[d] = split_draw(w, n->type.dim[d], ranks, 7);
+    }
+    leaf_put(w, &l);
+}
+
+static void kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
+{
+    LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
+    Axes free = mesh_axes(&w->plan->mesh, SPACE);
+    for (int d = 0; d < l.ndim && chance(w, of_ten); d++) {
+        l.split[d] = split_draw(w, n->type.dim[d], free, 5);
+        free &= (Axes)~split_axes(l.split[d]);
+    }
+    leaf_put(w, &l);
+}
+
+/* The plan of the weight whose moment or average this is; NULL. */
+static const LeafPlan *plan_of_weight(const Drawing *w, const char *name)
+{
+    while ((name = strchr(name, '.')) && *++name)
+        for (uint32_t i = 0; i < w->plan->nleaf; i++)
+            if (strcmp(w->plan->leaf[i].name, name) == 0)
+                return &w->plan->leaf[i];
+    return NULL;
+}
+
+static void leaves_draw(Drawing *w, const Graph *g)
+{
+    bool apart = chance(w, 1), own = chance(w, 5);
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        if (n->op == OP_input)
+            input_draw(w, n, apart);
+        if (n->op == OP_param)
+            kept_draw(w, n, (uint64_t)w->weights);
+        if (n->op == OP_state && own)
+            kept_draw(w, n, (uint64_t)w->states);
+        const LeafPlan *like = n->op == OP_state && !own
+            ? plan_of_weight(w, n->name) : NULL;
+        if (like) {
+            LeafPlan l = *like;
+            l.name = n->name;
+            leaf_put(w, &l);
+        }
+    }
+    Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
+    if (apart && ranks)
+        has(w, FEATURE_inputs_apart);
+    if (own && w->states && ranks)
+        has(w, FEATURE_states_apart);
+    if (w->weights && ranks)
+        has(w, FEATURE_weights_split);
+}
+
+static int64_t batch_of(const Graph *g)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_input && g->node[r].type.ndim)
+            return g->node[r].type.dim[0];
+    return 1;
+}
+
+Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
+{
+    static const int64_t buckets[] = { 0, 500, 10000, 32 << 20 };
+    static const int share[] = { 0, 3, 9 };
+    Plan *p = alloc(a, sizeof *p);
+    *features = 0;
+    Drawing w = { .d = d, .plan = p, .has = features, .arena = a,
+                  .batch = batch_of(g) };
+    mesh_draw(&w);
+    w.order = split_draw(&w, w.batch, (Axes)~0u, 8);
+    if (w.order)
+        has(&w, FEATURE_batch_split);
+    w.weights = share[draw_below(d, 3)], w.states = share[draw_below(d, 3)];
+    leaves_draw(&w, g);
+    p->bucket = buckets[draw_below(d, COUNT(buckets))];
+    p->compute = chance(&w, 3) ? BF16 : F32;
+    p->exact = chance(&w, 2);
+    if (p->bucket < 1 << 20)
+        has(&w, FEATURE_small_buckets);
+    if (p->compute == BF16)
+        has(&w, FEATURE_bf16);
+    if (p->exact)
+        has(&w, FEATURE_exact);
+    return p;
+}
