@@ -42,3 +42,9 @@ run "$dpc" verify "$root/models/mlp.lua" --ranks 4 --partitioner megatron \
 exits 1 "megatron names a tp that does not divide" "tp is 3, .* 4 ranks"
 run "$dpc" verify "$root/models/mlp.lua" --ranks 4 -P tq=3
 exits 1 "an option no partitioner has" 'the partitioner has no option "tq"'
+
+# Drawn models under drawn plans; two of the hundred carry a planted fault.
+run "$dpc" verify --fuzz 100 --seed 7 --json
+exits 0 "a hundred drawn pairs are proven" '"mismatches": 0, "crashes": 0' \
+    '"planted": 2, "found": 2'
+note "$(grep -o '"proven": [0-9]*\|"seconds": [0-9.]*' log | tr '\n' ' ')"
