@@ -9,18 +9,19 @@ static void roles(Op op, int *x, int *w, int *y)
     *y = op == OP_conv ? 2 : op == OP_conv_dx ? 0 : 1;
 }
 
-static Ref part(const Node *n, Ref r, int role)
+static Ref part(const Node *n, Ref end, int role)
 {
-    return role == 2 ? r : n->in[role];
+    return role == 2 ? end : n->in[role];
 }
 
-bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
+bool conv_describe(const Graph *g, Ref r, Ref end, DpcConv *o,
+                   const char **why)
 {
     const Node *n = &g->node[r];
     int rx, rw, ry;
     roles(n->op, &rx, &rw, &ry);
-    const Node *x = &g->node[part(n, r, rx)], *w = &g->node[part(n, r, rw)];
-    const Node *y = &g->node[part(n, r, ry)];
+    const Node *x = &g->node[part(n, end, rx)], *w = &g->node[part(n, end, rw)];
+    const Node *y = &g->node[part(n, end, ry)];
     Type tx = type_local(&g->mesh, &x->type);
     Type tw = type_local(&g->mesh, &w->type);
     Type ty = type_local(&g->mesh, &y->type);
@@ -45,6 +46,15 @@ bool conv_describe(const Graph *g, Ref r, DpcConv *o, const char **why)
         .dilate = { dilate, dilate } };
     *why = "the library has no such convolution";
     return dpc_conv_scratch(o) >= 0;
+}
+
+Ref call_end(const Graph *g, Ref r)
+{
+    Ref end = r;
+    for (Ref q = r + 1; g->node[r].kernel >= 0 && q < g->n; q++)
+        if (g->node[q].kernel == g->node[r].kernel)
+            end = q;
+    return end;
 }
 
 Ref pack_reader(const Graph *g, Ref pack)

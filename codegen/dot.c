@@ -149,7 +149,8 @@ static bool add_batch(DpcDot *o, const Loops *l)
     return true;
 }
 
-static bool dot_read(Dot *d, const Graph *g, Ref r, const char **why)
+static bool dot_read(Dot *d, const Graph *g, Ref r, Ref end,
+                     const char **why)
 {
     const Node *n = &g->node[r];
     Strand dim[NDIM];
@@ -165,7 +166,7 @@ static bool dot_read(Dot *d, const Graph *g, Ref r, const char **why)
             *why = "an operand does not lie in loops of its letters";
             return false;
         }
-    if (!strand_of(g, r, dim) || !read_term(d, C, &d->s.out, dim)) {
+    if (!strand_of(g, end, dim) || !read_term(d, C, &d->s.out, dim)) {
         *why = "the result does not lie in loops of its letters";
         return false;
     }
@@ -177,17 +178,23 @@ static bool dot_read(Dot *d, const Graph *g, Ref r, const char **why)
     return true;
 }
 
-bool dot_describe(const Graph *g, Ref r, DpcDot *o, const char **why)
+bool library_product(const Node *n)
+{
+    return n->op == OP_dot || ops[n->op].family == FAMILY_conv;
+}
+
+bool dot_describe(const Graph *g, Ref r, Ref end, DpcDot *o,
+                  const char **why)
 {
     const Node *n = &g->node[r];
     Dot d = { .g = g };
     Loops batch, m, k, c;
     int64_t sm[NTERMS], sn[NTERMS], sk[NTERMS];
-    if (!dot_read(&d, g, r, why))
+    if (!dot_read(&d, g, r, end, why))
         return false;
     *o = (DpcDot){ .dtype_a = g->node[n->in[0]].type.dtype,
                    .dtype_b = g->node[n->in[1]].type.dtype,
-                   .dtype_c = n->type.dtype };
+                   .dtype_c = g->node[end].type.dtype };
     *why = "its letters are more loops than a matrix product has";
     if (!class_loops(&d, &d.s.out, true, true, true, &batch)
         || !class_loops(&d, &d.s.out, true, false, true, &m)

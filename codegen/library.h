@@ -18,9 +18,13 @@ bool strand_of(const Graph *, Ref r, Strand *dim);
 bool strand_cut(const Strand *from, const int64_t *size, int n, Strand *part);
 
 /* A dot, or a convolution, as one call; false and why: then it is a loop
- * nest like any other. */
-bool dot_describe(const Graph *, Ref, DpcDot *, const char **why);
-bool conv_describe(const Graph *, Ref, DpcConv *, const char **why);
+ * nest like any other.  `end`: the node whose value the call stores, the
+ * product itself or its rounding. */
+bool dot_describe(const Graph *, Ref, Ref end, DpcDot *, const char **why);
+bool conv_describe(const Graph *, Ref, Ref end, DpcConv *, const char **why);
+bool library_product(const Node *);       /* is it one of these? */
+/* The last node of the launch that product r begins. */
+Ref call_end(const Graph *, Ref r);
 /* The convolution that a pack of filters is for; NONE. */
 Ref pack_reader(const Graph *, Ref pack);
 

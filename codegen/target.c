@@ -19,17 +19,19 @@ static bool strides_hurt(const DpcDot *d)
         || (d->b_k != 1 && d->b_n != 1 && d->k > 1 && d->n > 1);
 }
 
-/* A contraction by the library: seconds, or -1 when it cannot. */
-static double library_seconds(const Target *t, const Graph *g, Ref r)
+/* A contraction by the library, which stores the value of `end`: seconds, or
+ * -1 when it cannot. */
+static double library_seconds(const Target *t, const Graph *g, Ref r, Ref end)
 {
     const Node *n = &g->node[r];
     const char *why;
     DpcDot dot;
     DpcConv conv;
-    if (n->op == OP_dot ? !dot_describe(g, r, &dot, &why)
-                        : !conv_describe(g, r, &conv, &why))
+    if (n->op == OP_dot ? !dot_describe(g, r, end, &dot, &why)
+                          || (end != r && dpc_dot_scratch(&dot) < 0)
+                        : !conv_describe(g, r, end, &conv, &why))
         return -1;
-    double bytes = (double)type_bytes(&g->mesh, &n->type), slow = 1;
+    double bytes = (double)type_bytes(&g->mesh, &g->node[end].type), slow = 1;
     if (n->op == OP_dot && strides_hurt(&dot))
         slow = WALK;
     for (int i = 0; i < n->nin; i++)
@@ -45,9 +47,13 @@ static double seconds(const Target *t, const Graph *g, const Ref *r, int n,
                       const char **why)
 {
     const Node *first = &g->node[r[0]];
-    bool product = first->op == OP_dot || ops[first->op].family == FAMILY_conv;
-    if (n == 1 && product) {
-        double s = library_seconds(t, g, r[0]);
+    bool product = library_product(first);
+    if (product) {
+        double s = library_seconds(t, g, r[0], r[n - 1]);
+        if (n > 1 && (s < 0 || t != &host)) {
+            *why = "the library has no such call";
+            return INFINITY;
+        }
         if (s >= 0)
             return s;
     }
@@ -95,7 +101,8 @@ static int64_t host_pack_bytes(const Graph *g, Ref r)
     const char *why;
     DpcConv conv;
     Ref reader = pack_reader(g, r);
-    if (reader == NONE || !conv_describe(g, reader, &conv, &why))
+    if (reader == NONE || !conv_describe(g, reader, call_end(g, reader),
+                                                &conv, &why))
         die("%s: a pack that no convolution reads", g->node[r].name);
     return dpc_conv_pack_bytes(&conv);
 }
@@ -122,13 +129,11 @@ static int64_t host_scratch(const Graph *g, const Ref *r, int n)
     const char *why;
     DpcDot dot;
     DpcConv conv;
-    if (n == 1 && first->kernel < 0) {
-        if (first->op == OP_dot && dot_describe(g, r[0], &dot, &why))
-            return dpc_dot_scratch(&dot);
-        if (ops[first->op].family == FAMILY_conv
-            && conv_describe(g, r[0], &conv, &why))
-            return dpc_conv_scratch(&conv);
-    }
+    if (first->op == OP_dot && dot_describe(g, r[0], r[n - 1], &dot, &why))
+        return dpc_dot_scratch(&dot);
+    if (ops[first->op].family == FAMILY_conv
+        && conv_describe(g, r[0], r[n - 1], &conv, &why))
+        return dpc_conv_scratch(&conv);
     return plain(g, r[0]) ? 0 : nest_scratch(g, r, n);
 }
 

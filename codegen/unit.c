@@ -257,11 +257,11 @@ static uint32_t row_find(const void *list, size_t size, uint32_t n,
     return n;
 }
 
-static bool dot_row(Unit *u, const Graph *g, Ref r, uint32_t *call)
+static bool dot_row(Unit *u, const Graph *g, Ref r, Ref end, uint32_t *call)
 {
     const char *why;
     DpcDot d;
-    if (g->node[r].op != OP_dot || !dot_describe(g, r, &d, &why))
+    if (g->node[r].op != OP_dot || !dot_describe(g, r, end, &d, &why))
         return false;
     CLEAR_PADDING(d, accumulate, m);
     *call = ROW_ADD(u, u->dot, u->ndot, u->dotcap, d);
@@ -273,21 +273,22 @@ static bool conv_row(Unit *u, const Graph *g, Ref r, uint32_t *call)
     const char *why;
     DpcConv c;
     if (r == NONE || ops[g->node[r].op].family != FAMILY_conv
-        || !conv_describe(g, r, &c, &why))
+        || !conv_describe(g, r, call_end(g, r), &c, &why))
         return false;
     CLEAR_PADDING(c, packed, batch);
     *call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
     return true;
 }
 
-/* A call of the library: two operands, or one of a pack. */
+/* A call of the library: two operands, or one of a pack.  It stores the value
+ * of the launch's last node. */
 static bool call_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 {
     const Graph *g = p->g;
-    Ref r = l->node[0];
+    Ref r = l->node[0], end = l->node[l->n - 1];
     const Node *n = &g->node[r];
     bool pack = n->op == OP_pack;
-    if (dot_row(u, g, r, &q->call))
+    if (dot_row(u, g, r, end, &q->call))
         q->kind = DPC_STEP_DOT;
     else if (conv_row(u, g, pack ? pack_reader(g, r) : r, &q->call))
         q->kind = pack ? DPC_STEP_PACK : DPC_STEP_CONV;
@@ -296,7 +297,7 @@ static bool call_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     arg_read(u, p, q, n->in[0]);
     if (!pack)
         arg_read(u, p, q, n->in[1]);
-    arg_write(u, p, q, r);
+    arg_write(u, p, q, end);
     arg_scratch(u, p, l);
     p->flops += node_flops(g, r);
     return true;
@@ -452,10 +453,11 @@ static DpcStep step_begin(Program *p, const Step *s)
 
 static bool library_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
 {
-    bool alone = l->n == 1 && p->g->node[l->node[0]].kernel < 0;
+    const Node *n = &p->g->node[l->node[0]];
+    bool alone = l->n == 1 && n->kernel < 0;
     return coll_step(u, p, q, l)
-        || (alone && (call_step(u, p, q, l) || time_step(u, p, q, l)
-                      || copy_step(u, p, q, l)));
+        || ((alone || library_product(n)) && call_step(u, p, q, l))
+        || (alone && (time_step(u, p, q, l) || copy_step(u, p, q, l)));
 }
 
 /* A bucket of kernels: one step, or one each. */

@@ -313,9 +313,14 @@ Graph *pass_fuse(const Graph *in, Job *j)
         int group = f->kind[r] == PLAIN ? fuse_group(f, r) : -1;
         if (f->kind[r] == FREE)
             continue;
-        if (group >= 0 && !w.kernel[group])
-            w.kernel[group] = ++w.next;
-        copy_mapped(&w, r, group, &in->node[r]);
+        int label = f->call[r] != NONE ? (int)f->call[r] : group;
+        if (label >= 0 && !w.kernel[label])
+            w.kernel[label] = ++w.next;
+        Ref q = copy_mapped(&w, r, group, &in->node[r]);
+        if (f->call[r] != NONE) {
+            w.c.out->node[q].kernel = w.kernel[label] - 1;
+            w.c.out->node[q].segment = f->g->node[r].segment;
+        }
     }
     return copy_end(&w.c);
 }

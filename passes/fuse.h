@@ -36,6 +36,8 @@ typedef struct Fuse {
     bool *kept, *read;                    /* set or returned; by any node */
     bool *again;                          /* free to later segments' readers */
     Ref *large;                           /* what it is met again from; NONE */
+    Ref *call;                            /* product whose library call makes
+                                             it with others; NONE */
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */
     uint32_t *seen, stamp;                /* by group: of a search */
@@ -52,6 +54,7 @@ bool fuse_folds(const Graph *, const Node *);
 double fuse_cost(Fuse *, const List *, const char **why);
 /* Does the node need a launch of its own, or none? */
 bool fuse_own(const Graph *, const Node *);
+bool fuse_alone(const Fuse *, Ref);       /* the same, or of a library call */
 /* Is operand i read shifted, or by rows: from memory only? */
 bool fuse_shifted(const Node *, int i);
 /* Memory orders of what kernels write: fuse_lie.c. */
@@ -59,6 +62,8 @@ void fuse_lie(Fuse *);
 /* Is node r copied into a kernel of that segment which reads it?  SEG_NONE:
  * a reader that is no kernel. */
 bool fuse_free(const Fuse *, Ref r, Segment reader);
+/* Finds what library calls do besides products: fuse_tail.c. */
+void fuse_tails(Fuse *);
 /* Finds what later segments compute again instead of reading: fuse_again.c. */
 void fuse_again(Fuse *);
 /* Seconds of a dot that reads through views, or their results. */

@@ -15,6 +15,11 @@ bool fuse_own(const Graph *g, const Node *n)
         || f == FAMILY_conv || f == FAMILY_collective || f == FAMILY_pack;
 }
 
+bool fuse_alone(const Fuse *f, Ref r)
+{
+    return f->call[r] != NONE || fuse_own(f->g, &f->g->node[r]);
+}
+
 enum { SMALL = 4096 };                    /* numbers a kernel may hold */
 
 static bool costs_nothing(const Graph *g, const Node *n)
@@ -74,7 +79,7 @@ static void classify(Fuse *f)
     mark_seen(g, f);
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
-        bool move = n->op == OP_move, own = fuse_own(g, n);
+        bool move = n->op == OP_move, own = fuse_alone(f, r);
         bool bare = !own && costs_nothing(g, n);
         in_memory[r] |= f->kept[r];
         f->kind[r] = own ? OWN
@@ -163,6 +168,8 @@ Fuse *fuse_new(const Graph *in, Job *j)
     f->mark = alloc(a, n * sizeof *f->mark);
     f->again = alloc(a, n * sizeof *f->again);
     f->large = alloc(a, n * sizeof *f->large);
+    f->call = alloc(a, n * sizeof *f->call);
+    fuse_tails(f);
     return f;
 }
 

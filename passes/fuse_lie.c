@@ -126,7 +126,7 @@ void fuse_lie(Fuse *f)
         fixed[g->out[i].ref] = true;
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
-        bool own = fuse_own(g, n);
+        bool own = fuse_alone(f, r);
         fixed[r] |= own;
         for (int i = 0; i < n->nin; i++)
             fixed[n->in[i]] |= own && n->op != OP_dot;

@@ -5,8 +5,10 @@
  * readers.  A rule is an expression over y, dy and the operands; evaluating
  * it emits nodes, so rules can be differentiated again.
  *
- * Gradients are f32 except where a cast says otherwise: a contraction takes
- * dy in its other operand's dtype, sums of gradients are made in f32. */
+ * A gradient has the dtype of its value: a contraction takes dy in its other
+ * operand's dtype, what it makes is f32, and sums are made in f32, but the
+ * whole gradient of a narrow value is narrow.  So that of a weight's bf16 form
+ * is rounded once, when it is whole (Micikevicius et al., ICLR 2018). */
 #include "ir/expr.h"
 #include "passes/pass.h"
 
@@ -198,6 +200,18 @@ static Expr **rules_of(Op op, int *n)
     return cache[op];
 }
 
+/* The whole gradient of n's value, in its dtype if that is narrower. */
+static Ref narrowed(Graph *g, Ref dy, const Node *n)
+{
+    uint32_t first = g->n;
+    if (n->type.dtype != BF16)
+        return dy;
+    dy = to_dtype(g, dy, BF16, n->loc);
+    for (Ref q = first; q < g->n; q++)
+        g->node[q].segment = BACKWARD, g->node[q].scope = n->scope;
+    return dy;
+}
+
 /* Gradients of one node's operands, once its own is whole. */
 static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
 {
@@ -206,6 +220,7 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
     if (!ops[n.op].vjp)
         err(n.loc, "%s: there is no gradient of this op", ops[n.op].name);
     Expr **rules = rules_of(n.op, &nrule);
+    d[r] = narrowed(g, d[r], &n);
     for (int i = 0; i < n.nin; i++) {
         Ref x = n.in[i], first = g->n;
         if (!need[x])

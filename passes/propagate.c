@@ -249,7 +249,8 @@ static bool may_stay_pending(const Graph *g, Op op, const Sig *s,
                              const Ref *in, int i, const Wish *w)
 {
     const Type *t = &g->node[in[i]].type;
-    if (!t->partial || t->fold != FOLD_SUM || !op_linear(op, i, i))
+    if (!t->partial || t->fold != FOLD_SUM || !op_linear(op, i, i)
+        || op == OP_cast)                 /* sums are made before rounding */
         return false;
     for (int c = 0; c < NLETTER; c++)
         if (split_axes(w[c].split) & t->partial)

@@ -1,6 +1,7 @@
 /* segment.c -- when each node works; derived, never declared.
  *
- *   BACKWARD  made by grad (labelled there)
+ *   BACKWARD  made by grad (labelled there); but a cast of a whole gradient
+ *             for the update alone is the update's
  *   FORWARD   what a backward node needs, and what no gradient reaches
  *   UPDATE    what needs a backward node and is not needed by one; and what
  *             follows from weights and run-time numbers alone when only the
@@ -43,6 +44,19 @@ static void put_off(const Graph *g, Segment *s, Arena *a)
     }
 }
 
+/* The casts of whole gradients: with the rest of what reads them. */
+static void leave_casts(const Graph *g, Segment *s, Arena *a)
+{
+    bool *other = alloc(a, g->n + 1);     /* read, but not by the update */
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        if (n->op == OP_cast && n->segment == BACKWARD && !other[r])
+            s[r] = UPDATE;
+        for (int i = 0; s[r] != UPDATE && i < n->nin; i++)
+            other[n->in[i]] = true;
+    }
+}
+
 static bool of_the_step(const Node *n)
 {
     return n->op == OP_input || n->op == OP_random;
@@ -70,6 +84,7 @@ Graph *pass_segment(const Graph *in, Job *j)
         segment[r] = s;
     }
     put_off(in, segment, j->scratch);
+    leave_casts(in, segment, j->scratch);
     for (Ref r = 0; r < in->n; r++) {
         Ref q = copy_node(&c, r);
         c.out->node[q].segment = segment[r];
