@@ -38,6 +38,8 @@ bool conv_describe(const Graph *g, Ref r, Ref end, DpcConv *o,
     *o = (DpcConv){ .kind = n->op == OP_conv ? DPC_CONV
                           : n->op == OP_conv_dx ? DPC_CONV_DX : DPC_CONV_DW,
         .dtype_x = tx.dtype, .dtype_w = tw.dtype, .dtype_y = ty.dtype,
+        .dtype_plain = w->op == OP_pack ? g->node[w->in[0]].type.dtype
+                                        : tw.dtype,
         .nhwc = x->layout == 231, .packed = w->op == OP_pack,
         .batch = tx.dim[0], .c = tx.dim[1], .h = tx.dim[2], .w = tx.dim[3],
         .o = tw.dim[0], .kh = tw.dim[2], .kw = tw.dim[3],

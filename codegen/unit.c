@@ -275,7 +275,7 @@ static bool conv_row(Unit *u, const Graph *g, Ref r, uint32_t *call)
     if (r == NONE || ops[g->node[r].op].family != FAMILY_conv
         || !conv_describe(g, r, call_end(g, r), &c, &why))
         return false;
-    CLEAR_PADDING(c, packed, batch);
+    CLEAR_PADDING(c, dtype_plain, batch);
     *call = ROW_ADD(u, u->conv, u->nconv, u->convcap, c);
     return true;
 }

@@ -196,8 +196,8 @@ static void convs(Text *t, const Unit *u)
         const DpcConv *c = &u->conv[i];
         int64_t v[] = { c->batch, c->c, c->h, c->w, c->o, c->kh, c->kw, c->oh,
                         c->ow, c->groups };
-        text_add(t, "{%d,%d,%d,%d,%d,%d", c->kind, c->dtype_x, c->dtype_w,
-                 c->dtype_y, c->nhwc, c->packed);
+        text_add(t, "{%d,%d,%d,%d,%d,%d,%d", c->kind, c->dtype_x, c->dtype_w,
+                 c->dtype_y, c->nhwc, c->packed, c->dtype_plain);
         for (int k = 0; k < COUNT(v); k++)
             text_add(t, ",%lld", (long long)v[k]);
         text_add(t, ",");

@@ -90,11 +90,12 @@ static Axes pending(const Sig *s, const Graph *g, Op op, const Ref *in,
     return t->partial;
 }
 
-/* C14: operands agree; a fold of narrow floats returns f32; cast casts. */
+/* C14: operands agree; a fold of narrow floats returns f32; cast casts, and
+ * so does a pack that is told to. */
 static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
                           const Ref *in, const char *loc)
 {
-    if (op == OP_cast)
+    if (op == OP_cast || (op == OP_pack && a->dtype != F32))
         return a->dtype;
     int first = -1;
     bool fold = op == OP_put || ops[op].family == FAMILY_conv;

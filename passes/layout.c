@@ -8,8 +8,8 @@
  * asked: where it does not, a copy is made.
  *
  * Filters are packed for their convolution, in an order that the target alone
- * knows.  A pack depends on weights only, so it runs once a step, before the
- * turns. */
+ * knows; the pack rounds them too, where a cast would.  A pack depends on
+ * weights only, so it runs once a step, before the turns. */
 #include "passes/pass.h"
 
 /* Values that lie alike when one of them does: a pointwise node and its
@@ -71,6 +71,15 @@ static Ref in_order(Copy *c, Ref r, int order)
     return q;
 }
 
+/* What a rounding to narrow floats rounds; any other node itself. */
+static Ref unrounded(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    bool rounds = n->op == OP_cast && n->type.dtype == BF16
+        && g->node[n->in[0]].type.dtype == F32 && !n->type.partial;
+    return rounds ? n->in[0] : r;
+}
+
 static Ref packed(Copy *c, Ref r, const Job *j)
 {
     const Node *n = &c->in->node[r];
@@ -78,7 +87,8 @@ static Ref packed(Copy *c, Ref r, const Job *j)
     const Node of = c->out->node[w];
     if (!j->target->pack_bytes || of.loop || of.layout)
         return w;
-    Attr a = { .use = n->op == OP_conv_dx };
+    w = unrounded(c->out, w);
+    Attr a = { .use = n->op == OP_conv_dx, .dtype = of.type.dtype };
     Ref q = emit_typed(c->out, OP_pack, &a, of.type, &w, 1, NULL, n->loc);
     Node *m = &c->out->node[q];
     m->segment = BEGIN, m->scope = n->scope, m->stage = n->stage;
@@ -103,7 +113,8 @@ Graph *pass_layout(const Graph *in, Job *j)
         for (int i = 0; i < n->nin; i++) {
             bool picture = i == 0 || (i == 1 && n->op == OP_conv_dw);
             x[i] = picture ? in_order(&c, n->in[i], w)
-                 : i == 1 ? packed(&c, r, j) : c.map[n->in[i]];
+                 : i == 1 ? packed(&c, r, j)
+                 : c.map[unrounded(in, n->in[i])];
         }
         Ref q = copy_node_in(&c, r, x, n->nin);
         c.out->node[q].layout = n->op == OP_conv_dw ? 0 : w;

@@ -17,6 +17,7 @@ typedef struct Conv {
     dnnl_dims_t dim[NTENSOR];
     dnnl_data_type_t type[NTENSOR];
     DnnDesc user[NTENSOR];                /* as the table says; w row-major */
+    DnnDesc plain;                        /* w as a pack finds it */
     int out;                              /* which tensor it writes */
 } Conv;
 
@@ -95,6 +96,7 @@ static void conv_free(Conv *v)
 {
     for (int i = 0; i < NTENSOR; i++)
         desc_free(v->user[i]);
+    desc_free(v->plain);
     if (v->desc.hint)
         dnnl_primitive_desc_destroy(v->desc.hint);
 }
@@ -146,6 +148,11 @@ static dnnl_status_t conv_make(Conv *v, const DpcConv *c,
         s = op_dtype(dtype[i], &v->type[i]);
     for (int i = 0; i < NTENSOR && !s; i++)
         s = desc_tag(&v->user[i], v->n[i], v->dim[i], v->type[i], tag[i]);
+    dnnl_data_type_t plain;
+    if (!s)
+        s = op_dtype(c->dtype_plain, &plain);
+    if (!s)
+        s = desc_tag(&v->plain, v->n[W], v->dim[W], plain, tag[W]);
     if (!s && c->kind != DPC_CONV)
         s = hint_make(v, engine);
     return s;
@@ -262,7 +269,7 @@ dnnl_status_t conv_plan_pack(const DpcConv *c, dnnl_engine_t engine, Op *pack,
     if (!s) {
         DnnView w = dnnl_primitive_desc_query_md(desc, query[c->kind][W], 0);
         *bytes = (int64_t)dnnl_memory_desc_get_size(w);
-        s = op_reorder(pack, engine, v.user[W], from, w, to, false);
+        s = op_reorder(pack, engine, v.plain, from, w, to, false);
         if (!s)
             s = op_reorder(unpack, engine, w, from, v.user[W], to, false);
         dnnl_primitive_desc_destroy(desc);

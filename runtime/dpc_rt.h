@@ -129,11 +129,12 @@ typedef struct DpcDot {
  * x is [batch, c, h, w], w is [o, c / groups, kh, kw], y is [batch, o, oh, ow]
  * by name; in memory x and y are channels-last when `nhwc`, else row-major;
  * w is row-major, or, when `packed`, in the order that dpc_conv_pack_bytes
- * measures and a DpcPack step makes. */
+ * measures and a PACK step makes from one of dtype_plain. */
 typedef enum DpcConvKind { DPC_CONV, DPC_CONV_DX, DPC_CONV_DW } DpcConvKind;
 typedef struct DpcConv {
     uint8_t kind, dtype_x, dtype_w, dtype_y;
     bool nhwc, packed;
+    uint8_t dtype_plain;
     int64_t batch, c, h, w, o, kh, kw, oh, ow, groups;
     int64_t stride[2], pad[2], dilate[2]; /* pad: before; dilate 1 is dense */
 } DpcConv;

@@ -174,6 +174,7 @@ static void conv(DpcConv c, dnnl_engine_t engine)
         c.dtype_x = c.dtype_w = c.dtype_y = bf16 ? DPC_BF16 : DPC_F32;
         if (c.kind == DPC_CONV_DW)
             c.dtype_w = DPC_F32;
+        c.dtype_plain = c.dtype_w;
         snprintf(what, sizeof what, "conv %-4s %-3s %s %s %dx%dx%d->%d k%d s%d",
                  bf16 ? "bf16" : "f32", kind[c.kind],
                  c.nhwc ? "nhwc" : "nchw", c.packed ? "packed" : "rows  ",
