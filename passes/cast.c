@@ -6,7 +6,8 @@
  * is fused, so fusion never changes bits.  A contraction of a value with
  * itself is a statistic and stays f32, as does one that makes a scalar; an
  * outer product, which folds nothing, does too.  This is the mixed precision
- * of Micikevicius et al. (ICLR 2018) with bf16, which needs no loss scale. */
+ * of Micikevicius et al. (ICLR 2018) with bf16, which needs no loss scale.
+ * Gradients of the narrow values are narrow in turn (grad.c). */
 #include "passes/pass.h"
 
 static bool contracts(const Graph *g, const Node *n)

@@ -141,6 +141,8 @@ static const char *unlike(const Node *x, const Node *y)
 {
     return x->segment != y->segment ? "they work in different segments"
          : x->loop != y->loop ? "they run in different turns"
+         : x->again != NONE || y->again != NONE
+         ? "what is made again is made right before its reader"
          : x->stage != y->stage ? "they are on different stages" : NULL;
 }
 
@@ -259,9 +261,10 @@ static Ref shape_written(Write *w, Ref r)
     const Node *n = &w->f->g->node[r];
     if (w->c.map[r] != NONE)
         return w->c.map[r];
-    w->c.map[r] = emit_typed(w->c.out, OP_const, NULL, n->type, NULL, 0, NULL,
-                             n->loc);
-    return w->c.map[r];
+    Ref q = emit_typed(w->c.out, OP_const, NULL, n->type, NULL, 0, NULL,
+                       n->loc);
+    w->c.out->node[q].loop = n->loop;
+    return w->c.map[r] = q;
 }
 
 static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
