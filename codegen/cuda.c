@@ -7,7 +7,7 @@
  * (or, down to one number, a block) a chunk, and a second launch, NAME_end,
  * that adds the chunks in order.  No atomics: results do not depend on who
  * comes first.  Indices have 64 bits. */
-#include "codegen/kernel.h"
+#include "codegen/attention.h"
 
 enum { BLOCK = 256, GRID = 1 << 16, SHORT = 64 };
 
@@ -398,6 +398,8 @@ KernelText kernel_cuda(Arena *a, const Kernel *k)
         rows(&t, k, &r);
     else if (k->form == FORM_MAP)
         map(&t, k, &r);
+    else if (k->form == FORM_ATTENTION)
+        attention_cuda(&t, k, &r);
     else
         put(&t, k, &r);
     text_add(&t, "}\n");

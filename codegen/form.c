@@ -3,7 +3,7 @@
  * Loops are ordered by the strides of what they read most of, and neighbours
  * that all indices see as one become one.  The form says who works on what: a
  * map's points, a row for each worker, or the chunks of a column. */
-#include "codegen/kernel.h"
+#include "codegen/attention.h"
 
 /* ---- order ---- */
 
@@ -280,6 +280,8 @@ static double stores_traffic(const Kernel *k, const int *s, int n, Atoms set)
 double kernel_work(const Kernel *k)
 {
     double rows = kernel_points(k, k->outer);
+    if (k->form == FORM_ATTENTION)        /* its products reach half the peak */
+        return 2 * k->flops;
     double sum = work(k, k->tail, k->ntail, rows);
     for (int i = 0; i < k->nloop; i++) {
         const Loop *l = &k->loop[i];
@@ -293,6 +295,8 @@ double kernel_work(const Kernel *k)
 double kernel_traffic(const Kernel *k)
 {
     double rows = kernel_points(k, k->outer), sum = 0;
+    if (k->form == FORM_ATTENTION)
+        return attention_traffic(k);
     if (k->form == FORM_PUT)
         return (double)(k->put_rows * k->put_row * 4 + k->put_n * 8);
     for (int i = 0; i < k->nloop; i++) {

@@ -3,6 +3,7 @@
  * Work is cut in the same places for any number of threads, so results do
  * not depend on it.  A column fold has accumulators for each of a fixed
  * number of chunks, in env->scratch, and a second loop that adds them. */
+#include "codegen/attention.h"
 #include "codegen/host.h"
 
 const char host_flags[] =
@@ -329,7 +330,7 @@ KernelText kernel_host(Arena *a, const Kernel *k)
 {
     static void (*const form[])(Text *, const Kernel *) = {
         [FORM_MAP] = map, [FORM_ROW] = host_rows, [FORM_COLUMN] = columns,
-        [FORM_PUT] = put,
+        [FORM_PUT] = put, [FORM_ATTENTION] = attention_host,
     };
     Text t = { .arena = a };
     if (kernel_flat(k)) {
@@ -337,6 +338,8 @@ KernelText kernel_host(Arena *a, const Kernel *k)
         return text_named(a, &t);
     }
     text_tables(&t, k);
+    if (k->form == FORM_ATTENTION)
+        text_add(&t, "%s", attention_product);
     text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
     text_buffers(&t, k);
     if (k->form != FORM_ROW)

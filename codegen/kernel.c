@@ -94,6 +94,7 @@ static int dim_atoms(const Member *m, const Dim *d, int *out)
 static bool shifted(const Node *n, const Member *m, int i)
 {
     if (ops[n->op].family == FAMILY_index || n->op == OP_put
+        || ops[n->op].family == FAMILY_attention
         || ops[n->op].family == FAMILY_collective)
         return true;
     if (n->op == OP_take)
@@ -456,6 +457,8 @@ static void count_flops(Build *b)
     for (int i = 0; i < b->n; i++) {
         const Member *m = &b->member[i];
         double n = ops[b->g->node[m->ref].op].work;
+        if (ops[b->g->node[m->ref].op].flops)
+            b->k->flops += node_flops(b->g, m->ref);
         for (int c = 0; c < NLETTER && n > 0; c++)
             if (m->s.size[c])
                 n *= (double)build_extent(b, m, (char)c);
@@ -477,7 +480,7 @@ static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
     if (!k->nstore)
         return b->why = "nobody reads it", false;
     count_flops(b);
-    if (k->form == FORM_PUT)
+    if (k->form == FORM_PUT || k->form == FORM_ATTENTION)
         return true;
     if (!kernel_loops(k, &b->why))
         return false;

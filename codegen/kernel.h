@@ -81,7 +81,8 @@ typedef enum Form {
     FORM_MAP,                             /* outer atoms only */
     FORM_ROW,                             /* a row is one worker's */
     FORM_COLUMN,                          /* one loop, cut into chunks */
-    FORM_PUT                              /* the adjoint of take */
+    FORM_PUT,                             /* the adjoint of take */
+    FORM_ATTENTION                        /* attention.h */
 } Form;
 
 typedef struct Kernel {
@@ -114,6 +115,7 @@ typedef struct Kernel {
     int64_t chunks;
     int64_t put_rows, put_row, put_n;     /* FORM_PUT: rows, their length, */
     bool put_split;                       /* indices; first row is pos[0] */
+    struct Attention *attention;          /* FORM_ATTENTION */
     double flops;                         /* of one launch */
     bool list;                            /* printed as one: draws are id[] */
 } Kernel;
@@ -193,6 +195,9 @@ typedef struct Text { Arena *arena; char *p; uint32_t n, cap; } Text;
 
 void text_add(Text *, const char *, ...) __attribute__((format(printf, 2, 3)));
 void text_indent(Text *, int depth);
+/* One line, indented. */
+void text_line(Text *, int depth, const char *, ...)
+    __attribute__((format(printf, 3, 4)));
 /* "3 + i0*64 + i1"; never empty. */
 void text_affine(Text *, const Kernel *, const Affine *);
 /* Lines "const float v3 = ...;" of n values. */

@@ -3,7 +3,7 @@
  * Movement changes where an operand is read, not its value, so most of it
  * makes no value at all.  A value has the dtype of its node, in registers
  * too: rounding to bf16 happens at the node, whether it is fused or not. */
-#include "codegen/build.h"
+#include "codegen/attention.h"
 #include <math.h>
 
 static bool refuse(Build *b, const char *why)
@@ -409,6 +409,8 @@ bool build_op(Build *b, Member *m)
         return op_put(b, m);
     if (op == OP_total)
         return op_total(b, m);
+    if (ops[op].family == FAMILY_attention)
+        return build_attention(b, m);
     if (ops[op].family == FAMILY_index)
         return op_index(b, m);
     if (ops[op].family == FAMILY_collective)

@@ -24,6 +24,19 @@ void text_add(Text *t, const char *f, ...)
     t->n += n;
 }
 
+void text_line(Text *t, int depth, const char *f, ...)
+{
+    va_list ap;
+    char s[512];
+    va_start(ap, f);
+    int n = vsnprintf(s, sizeof s, f, ap);
+    va_end(ap);
+    if (n < 0 || n >= (int)sizeof s)
+        die("a line of %d characters", n);
+    text_indent(t, depth);
+    text_add(t, "%s\n", s);
+}
+
 void text_indent(Text *t, int depth)
 {
     text_add(t, "%*s", 4 * depth, "");

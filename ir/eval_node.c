@@ -387,6 +387,8 @@ void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
         eval_index(g, r, in, out);
     else if (ops[n->op].family == FAMILY_take)
         eval_take(g, r, domain, p, in, out);
+    else if (ops[n->op].family == FAMILY_attention)
+        eval_attention(g, r, domain, p, in, out);
     else if (ops[n->op].family == FAMILY_pack)
         memcpy(out, in[0], (size_t)type_volume(&u) * sizeof *out);
     else

@@ -23,6 +23,8 @@ Num eval_leaf(const Node *, Domain, const Place *, int64_t index);
 void eval_index(const Graph *, Ref, const Num *const *in, Num *out);
 void eval_take(const Graph *, Ref, Domain, const Place *, const Num *const *in,
                Num *out);
+void eval_attention(const Graph *, Ref, Domain, const Place *,
+                    const Num *const *in, Num *out);
 
 /* Signature with the splits of its letters; the sizes stay global. */
 Sig eval_sig(const Graph *, Ref);

@@ -21,13 +21,15 @@ typedef enum DType { F32, BF16, I32, U8, NDTYPE } DType;  /* as DpcDtype */
 typedef enum Fold { FOLD_SUM, FOLD_MAX, FOLD_LSE } Fold;
 typedef enum Family {                     /* the KERNEL column */
     FAMILY_nest, FAMILY_index, FAMILY_take, FAMILY_conv, FAMILY_pack,
-    FAMILY_random, FAMILY_collective, FAMILY_copy
+    FAMILY_attention, FAMILY_random, FAMILY_collective, FAMILY_copy
 } Family;
 
 typedef struct OpInfo {
     const char *name, *sig, *lin;
     double work;                          /* flops a point */
-    const char *expr, *field, *vjp, *keys, *doc;
+    const char *expr, *field, *vjp, *def, *keys, *doc;
+    const char *flops;                    /* a polynomial, instead of work */
+    const char *once;                     /* why there is no gradient */
     Fold fold;
     Family family;
     int arity;                            /* op_init: of sig; -1 any number */
@@ -192,6 +194,9 @@ Type sig_type(const Sig *, const Graph *, Op, const Attr *, const Ref *in,
 /* The node's own signature with operand i's term and the result's exchanged,
  * as text, and sizes for the letters which that leaves without an operand. */
 Attr sig_transpose(const Sig *, Arena *, int i);
+/* A signature as a node carries it: its text, and sizes of the letters that no
+ * operand gives. */
+Attr sig_attr(const Sig *, Arena *);
 double sig_points(const Sig *);           /* product of all letters */
 double node_flops(const Graph *, Ref);    /* of one part, one turn */
 

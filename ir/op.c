@@ -14,6 +14,9 @@ OpInfo ops[OP_COUNT] = {
 #define FOLD(fold_) .fold = FOLD_##fold_,
 #define KERNEL(family_) .family = FAMILY_##family_,
 #define KEYS(keys_) .keys = keys_,
+#define DEF(...) .def = #__VA_ARGS__,
+#define FLOPS(text_) .flops = text_,
+#define ONCE(text_) .once = text_,
 #define VJP(...) .vjp = #__VA_ARGS__,
 #define DOC(doc_) .doc = doc_,
 #include "ir/ops.def"

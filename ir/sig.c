@@ -8,6 +8,7 @@
  * convolution and reshape ordinary rows. */
 #include "ir/graph.h"
 #include <ctype.h>
+#include <stdlib.h>
 
 typedef struct Reader {
     const char *p;                        /* what is left of the text */
@@ -235,6 +236,14 @@ static void operand_terms(Reader *r, const Graph *g, Op op, const Ref *in,
     }
 }
 
+/* "@4 d!": letters of the node's signature that the row does not split. */
+static void mark_fixed(Sig *s, Op op)
+{
+    const char *p = strchr(ops[op].sig, ' ');
+    for (; ops[op].sig[0] == '@' && p && p[1]; p += 2)
+        s->fixed[(int)p[1]] = true;
+}
+
 static void mark_folded(Sig *s)
 {
     bool left[NLETTER] = {0}, right[NLETTER] = {0};
@@ -324,6 +333,8 @@ Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
             term_sizes(&r, &s.in[i], &g->node[in[i]].type, what);
     index_sizes(&r, op, a);
     all_sized(&r);
+    if (own)
+        mark_fixed(&s, op);
     mark_folded(&s);
     return s;
 }
@@ -337,13 +348,40 @@ double sig_points(const Sig *s)
     return v;
 }
 
+/* One product of the polynomial at *p, and what stands behind it; letters that
+ * no product names count in all. */
+static double product(const char *poly, const char **p, const int64_t *size)
+{
+    char *end;
+    double v = strtod(*p, &end);
+    *p = end;
+    for (; isalpha((unsigned char)**p); ++*p)
+        v *= (double)size[(int)**p];
+    *p += **p == '+';
+    for (int c = 0; c < NLETTER; c++)
+        if (size[c] && !(isalpha(c) && strchr(poly, c)))
+            v *= (double)size[c];
+    return v;
+}
+
+static double sig_flops(const Sig *s, Op op)
+{
+    const char *poly = ops[op].flops, *p = poly;
+    double v = 0;
+    if (!poly)
+        return ops[op].work * sig_points(s);
+    while (*p)
+        v += product(poly, &p, s->size);
+    return v;
+}
+
 double node_flops(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
     if (n->nin == 0 || ops[n->op].family == FAMILY_collective)
         return 0;
     Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
-    double v = ops[n->op].work * sig_points(&s);
+    double v = sig_flops(&s, n->op);
     sig_split(&s, g, n->in);
     for (int c = 0; c < NLETTER; c++)
         if (s.split[c])
@@ -396,7 +434,7 @@ static void spell_digits(Sig *s)
             }
 }
 
-Attr sig_transpose(const Sig *given, Arena *arena, int i)
+Attr sig_attr(const Sig *given, Arena *arena)
 {
     Sig s = *given;
     Attr a = {0};
@@ -404,8 +442,6 @@ Attr sig_transpose(const Sig *given, Arena *arena, int i)
     bool bound[NLETTER] = {0};
 
     spell_digits(&s);
-    Term swap = s.in[i];
-    s.in[i] = s.out, s.out = swap;
     for (int k = 0; k < s.nin; k++) {
         if (k)
             *p++ = ',';
@@ -425,4 +461,11 @@ Attr sig_transpose(const Sig *given, Arena *arena, int i)
             a.letter[a.nletter++] = (Letter){ (char)c, s.size[c], 0 };
     }
     return a;
+}
+
+Attr sig_transpose(const Sig *given, Arena *arena, int i)
+{
+    Sig s = *given;
+    s.in[i] = given->out, s.out = given->in[i];
+    return sig_attr(&s, arena);
 }

@@ -398,10 +398,51 @@ function nn.group_norm(name, x, groups, scale, shift)
   end)
 end
 
+-- Scores that attention may store: 256 MiB; more of them are made again where
+-- they are read (`dpc ops`: attn), for about twice the time.
+local SCORES = 2 ^ 26
+
+-- mask with its signature over b, h, q, s; of [n, m], [b, n, m], [b, h, n, m],
+-- sizes of one left out.
+local function mask_spelled(mask, m)
+  if not mask then
+    return dpc.const(1, { m }), "s"
+  end
+  local sig, kept = ("bhqs"), ""
+  local dims = mask:dims()
+  sig = #dims == 2 and "qs" or #dims == 3 and "bqs" or sig
+  for i = 1, #dims - 1 do
+    kept = kept .. (dims[i] > 1 and sig:sub(i, i) or "")
+  end
+  return kept .. "s" == sig and mask or mask:move(sig .. "->" .. kept .. "s"),
+         kept .. "s"
+end
+
+-- Values averaged by the softmax of q k: q [b, n, h, d], k [b, m, h, d] and v
+-- [b, m, h, e], or, shared by heads, [b, m, d] and [b, m, e] -> [b, n, h, e].
+-- mask: f32 [n, m], [b, n, m] or [b, h, n, m], sizes of one broadcast; 1 where
+-- a query may look, at one at least.  scores: as many are stored at most.
+function nn.attend(q, k, v, o)
+  o = o or {}
+  local h, n, m = q:dim(2), q:dim(1), k:dim(1)
+  local shared = #k:dims() == 3 and "" or "h"
+  if q:dim(0) * h * n * m > (o.scores or SCORES) then
+    local mask, sig = mask_spelled(o.mask, m)
+    return q:attn(k, v, mask, ("bqhd,bs%sd,bs%se,%s->bqhe")
+                                  :format(shared, shared, sig))
+  end
+  local logit = q:dot(k, "bnhd,bm" .. shared .. "d->bhnm")
+  if o.mask then
+    local mask = #o.mask:dims() == 3 and o.mask:move("bnm->bhnm", { h = 1 })
+        or o.mask
+    logit = mask:where(logit, -1e9)
+  end
+  return nn.softmax(logit):dot(v, "bhnm,bm" .. shared .. "e->bnhe")
+end
+
 -- Multi-head attention (Vaswani et al. 2017, 3.2.2) of x [b, n, k] over
 -- itself or o.context [b, m, k'] -> [b, n, k].  o.causal: token n sees 0..n;
--- o.mask f32 [n, m] or [b, 1, n, m]: 1 where it may look; o.out: init of the
--- last layer.
+-- o.mask, o.scores: as of attend; o.out: init of the last layer.
 function nn.attention(name, x, heads, o)
   o = o or {}
   local k, n = x:dim(-1), x:dim(1)
@@ -411,15 +452,12 @@ function nn.attention(name, x, heads, o)
     local q = nn.linear("q", x, { heads, d }, bare) * d ^ -0.5 -- [b, n, h, d]
     local key = nn.linear("k", from, { heads, d }, bare)   -- [b, m, h, d]
     local value = nn.linear("v", from, { heads, d }, bare) -- [b, m, h, d]
-    local logit = q:dot(key, "bnhd,bmhd->bhnm")
+    local mask = o.mask
     if o.causal then
       local seen = dpc.iota({ n, m }, 1):le(dpc.iota({ n, m }, 0)) -- [n, m]
-      logit = seen:where(logit, -1e9)
+      mask = mask and mask * seen or seen
     end
-    if o.mask then
-      logit = o.mask:where(logit, -1e9)
-    end
-    local y = nn.softmax(logit):dot(value, "bhnm,bmhd->bnhd")
+    local y = nn.attend(q, key, value, { mask = mask, scores = o.scores })
     return nn.linear("out", y, k, { over = 2, init = o.out }) -- [b, n, k]
   end)
 end

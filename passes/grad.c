@@ -15,8 +15,9 @@
 typedef struct Vjp {
     Graph *g;
     Ref y, dy;
-    int i;                                /* the operand asked for */
+    int i;                                /* the operand asked for; -1 DEF */
     Arena *scratch;
+    int depth;                            /* calls around this one */
 } Vjp;
 
 static Ref rule(Vjp *, const Expr *, const Type *like);
@@ -111,6 +112,45 @@ static Attr transposed(const Vjp *v)
     return sig_transpose(&s, v->g->arena, v->i);
 }
 
+/* The term of the node's signature that a name means; NULL: none. */
+static const Term *term_of(const Vjp *v, const Sig *s, const char *name)
+{
+    int i = operand(v, name);
+    return strcmp(name, "y") == 0 || strcmp(name, "dy") == 0 ? &s->out
+         : i < 0 ? NULL : &s->in[i];
+}
+
+/* The term of an expression: of a call, its first operand's without the
+ * letters that the callee does not split. */
+static Term expr_term(const Vjp *v, const Sig *s, const Expr *e)
+{
+    const Term *t = e->kind == EXPR_NAME ? term_of(v, s, e->name) : NULL;
+    Op op = e->kind == EXPR_CALL ? op_named(v, e->name) : OP_COUNT;
+    if (t)
+        return *t;
+    if (op == OP_COUNT || ops[op].sig[0] != '@' || !e->narg)
+        die("vjp of %s: no term for an operand with its own signature",
+            ops[v->g->node[v->y].op].name);
+    Term all = expr_term(v, s, e->arg[0]), kept = {0};
+    const char *fixed = strchr(ops[op].sig, ' ');
+    for (int d = 0; d < all.ndim; d++)
+        if (!fixed || !strchr(fixed, all.dim[d].c[0]))
+            kept.dim[kept.ndim++] = all.dim[d];
+    return kept;
+}
+
+/* The signature of a call of an op with its own: its operands' terms. */
+static Attr matched(const Vjp *v, const Expr *e, bool within)
+{
+    const Node *n = &v->g->node[v->y];
+    Sig s = sig_bind(v->g, n->op, &n->attr, n->in, n->nin, n->loc), m = s;
+    m.nin = e->narg;
+    for (int i = 0; i < e->narg; i++)
+        m.in[i] = expr_term(v, &s, e->arg[i]);
+    m.out = within ? expr_term(v, &s, e) : v->i < 0 ? s.out : s.in[v->i];
+    return sig_attr(&m, v->g->arena);
+}
+
 static Ref call(Vjp *v, const Expr *e)
 {
     const Node n = v->g->node[v->y];
@@ -118,7 +158,9 @@ static Ref call(Vjp *v, const Expr *e)
     Attr a = n.attr;
     Ref in[NIN];
     int nin = 0;
+    bool own = false;                     /* T or S says its signature */
     double number;
+    v->depth++;
     a.sig = NULL, a.dtype = 0;
     if (!strchr(ops[op].sig, '?'))
         a.nletter = 0;
@@ -126,9 +168,9 @@ static Ref call(Vjp *v, const Expr *e)
         if (e->key && e->key[i])
             set_key(v, &a, e->key[i], e->arg[i]);
         else if (is_transpose(e->arg[i]))
-            a = transposed(v);
+            a = transposed(v), own = true;
         else if (is_own(e->arg[i]))
-            a = (Attr){ .sig = n.attr.sig, .letter = n.attr.letter,
+            own = true, a = (Attr){ .sig = n.attr.sig, .letter = n.attr.letter,
                         .nletter = n.attr.nletter };
         else if (!is_number(e->arg[i], &number))
             in[nin++] = rule(v, e->arg[i], NULL);
@@ -137,6 +179,9 @@ static Ref call(Vjp *v, const Expr *e)
     for (int i = 0; i < nin; i++)
         if (in[i] == NONE)                /* a number: like its neighbour */
             in[i] = rule(v, e->arg[i], &v->g->node[in[i ? 0 : 1]].type);
+    v->depth--;
+    if (ops[op].sig[0] == '@' && !own)
+        a = matched(v, e, v->depth > 0);
     agree(v->g, op, &a, in, nin, n.loc);
     if (op == OP_cast && v->g->node[in[0]].type.dtype == a.dtype)
         return in[0];
@@ -218,14 +263,15 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
     const Node n = g->node[r];
     int nrule;
     if (!ops[n.op].vjp)
-        err(n.loc, "%s: there is no gradient of this op", ops[n.op].name);
+        err(n.loc, "%s: there is no gradient of this op%s%s", ops[n.op].name,
+            ops[n.op].once ? "; " : "", ops[n.op].once ? ops[n.op].once : "");
     Expr **rules = rules_of(n.op, &nrule);
     d[r] = narrowed(g, d[r], &n);
     for (int i = 0; i < n.nin; i++) {
         Ref x = n.in[i], first = g->n;
         if (!need[x])
             continue;
-        Vjp v = { g, r, d[r], i, scratch };
+        Vjp v = { g, r, d[r], i, scratch, 0 };
         Ref dx = rule(&v, rules[nrule == 1 ? 0 : i], NULL);
         if (dx != NONE)
             d[x] = add_up(g, d[x], dx, n.loc);
@@ -290,6 +336,25 @@ static void expand(Copy *c, Ref first, Job *j)
     }
 }
 
+/* Ops that are defined by others are these from here on. */
+static Graph *defined(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    for (Ref r = 0; r < in->n; r++) {
+        Ref q = copy_node(&c, r);
+        const char *def = ops[in->node[r].op].def;
+        if (!def)
+            continue;
+        Vjp v = { c.out, q, NONE, -1, j->scratch, 0 };
+        c.map[r] = rule(&v, expr_parse(j->scratch, def, "DEF"), NULL);
+        for (Ref k = q + 1; k < c.out->n; k++) {
+            c.out->node[k].segment = in->node[r].segment;
+            c.out->node[k].scope = in->node[r].scope;
+        }
+    }
+    return copy_end(&c);
+}
+
 Graph *pass_grad(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
@@ -298,5 +363,5 @@ Graph *pass_grad(const Graph *in, Job *j)
             copy_node(&c, r);
         else if (c.map[r] == NONE)
             expand(&c, r, j);
-    return copy_end(&c);
+    return defined(copy_end(&c), j);
 }

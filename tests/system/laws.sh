@@ -2,7 +2,7 @@
 # laws.sh -- laws of the Lua library hold in a compiled binary too; the
 # evaluator holds them in unit/test_nn.
 . "$(dirname "$0")/lib.sh"
-for m in along_laws; do
+for m in along_laws attention_laws; do
     compile $m $m.bin || { not_ok "$m compiles" "exit $?"; continue; }
     ranks 1 $m.bin worst --out out --json
     worst=$(field worst log | tail -1)

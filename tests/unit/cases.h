@@ -102,6 +102,29 @@ static bool repeats(const char *sig)
     return false;
 }
 
+/* Heads with keys of their own and shared ones; a mask of keys, of both. */
+static int attention_cases(Op op, Case *c, bool odd)
+{
+    static const char *const q = "bhqd", *const y = "bhqe", *const lse = "bhq",
+        *const own[][3] = { { "bhsd", "bhse", "bs" },
+                            { "bsd", "bse", "bqs" } };
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *k = own[i][0], *v = own[i][1], *m = own[i][2];
+        const char *sig = op == OP_attn ? fmt(arena, "%s,%s,%s,%s->%s", q, k,
+                                              v, m, y)
+            : op == OP_attn_lse ? fmt(arena, "%s,%s,%s->%s", q, k, m, lse)
+            : op == OP_attn_out ? fmt(arena, "%s,%s,%s,%s,%s->%s", q, k, v, m,
+                                      lse, y)
+            : op == OP_attn_dv ? fmt(arena, "%s,%s,%s,%s,%s->%s", q, k, m,
+                                     lse, y, v)
+            : fmt(arena, "%s,%s,%s,%s,%s,%s,%s->%s", q, k, v, m, lse, y, y,
+                  op == OP_attn_dq ? q : k);
+        add_case(c, &n, op, (Attr){ .sig = sig }, odd);
+    }
+    return n;
+}
+
 static int own_cases(Op op, Case *c, bool odd)
 {
     static const char *const one[][2] = {
@@ -114,6 +137,8 @@ static int own_cases(Op op, Case *c, bool odd)
         { "ab,b->dab", "d" },
     };
     int n = 0, arity = ops[op].arity;
+    if (ops[op].family == FAMILY_attention)
+        return attention_cases(op, c, odd);
     for (int i = 0; arity == 1 && i < COUNT(one); i++)
         if (ops[op].fold == FOLD_SUM || !repeats(one[i][0]))
             add_case(c, &n, op, own(one[i][0], one[i][1], odd), odd);

@@ -364,4 +364,140 @@ static const Case folds[] = {
       "return y=y\n", 1e-6, 0 },
 };
 
+/* Attention: keys of each head, shared ones, parts that hold padding.  The
+ * leaf named mask is 0 or 1. */
+static const Case attentions[] = {
+    { "attn_lse of heads",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,3,$M,20]\n"
+      "mask = input : f32[2,$M]\n"
+      "r = attn_lse q, k, mask \"bhqd,bhsd,bs->bhq\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_out of heads",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,3,$M,20]\n"
+      "v = input : f32[2,3,$M,24]\n"
+      "mask = input : f32[2,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "r = attn_out q, k, v, mask, lse \"bhqd,bhsd,bhse,bs,bhq->bhqe\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dq of heads",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,3,$M,20]\n"
+      "v = input : f32[2,3,$M,24]\n"
+      "mask = input : f32[2,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "y = input : f32[2,3,$N,24]\n"
+      "r = attn_dq q, k, v, mask, lse, dy, y \"bhqd,bhsd,bhse,bs,bhq,bhqe,bhqe->bhqd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dk of heads",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,3,$M,20]\n"
+      "v = input : f32[2,3,$M,24]\n"
+      "mask = input : f32[2,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "y = input : f32[2,3,$N,24]\n"
+      "r = attn_dk q, k, v, mask, lse, dy, y \"bhqd,bhsd,bhse,bs,bhq,bhqe,bhqe->bhsd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dv of heads",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,3,$M,20]\n"
+      "mask = input : f32[2,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "r = attn_dv q, k, mask, lse, dy \"bhqd,bhsd,bs,bhq,bhqe->bhse\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_lse of shared keys",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,$M,20]\n"
+      "mask = input : f32[2,$N,$M]\n"
+      "r = attn_lse q, k, mask \"bhqd,bsd,bqs->bhq\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_out of shared keys",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,$M,20]\n"
+      "v = input : f32[2,$M,24]\n"
+      "mask = input : f32[2,$N,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "r = attn_out q, k, v, mask, lse \"bhqd,bsd,bse,bqs,bhq->bhqe\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dq of shared keys",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,$M,20]\n"
+      "v = input : f32[2,$M,24]\n"
+      "mask = input : f32[2,$N,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "y = input : f32[2,3,$N,24]\n"
+      "r = attn_dq q, k, v, mask, lse, dy, y \"bhqd,bsd,bse,bqs,bhq,bhqe,bhqe->bhqd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dk of shared keys",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,$M,20]\n"
+      "v = input : f32[2,$M,24]\n"
+      "mask = input : f32[2,$N,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "y = input : f32[2,3,$N,24]\n"
+      "r = attn_dk q, k, v, mask, lse, dy, y \"bhqd,bsd,bse,bqs,bhq,bhqe,bhqe->bsd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dv of shared keys",
+      "q = input : f32[2,3,$N,20]\n"
+      "k = input : f32[2,$M,20]\n"
+      "mask = input : f32[2,$N,$M]\n"
+      "lse = input : f32[2,3,$N]\n"
+      "dy = input : f32[2,3,$N,24]\n"
+      "r = attn_dv q, k, mask, lse, dy \"bhqd,bsd,bqs,bhq,bhqe->bse\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_lse of parts",
+      "mesh a=2 c=2\n"
+      "q = input : f32[2,3,7/a,20]\n"
+      "k = input : f32[2,3,9/c,20]\n"
+      "mask = input : f32[2,9/c]\n"
+      "r = attn_lse q, k, mask \"bhqd,bhsd,bs->bhq\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_out of parts",
+      "mesh a=2 c=2\n"
+      "q = input : f32[2,3,7/a,20]\n"
+      "k = input : f32[2,3,9/c,20]\n"
+      "v = input : f32[2,3,9/c,24]\n"
+      "mask = input : f32[2,9/c]\n"
+      "lse = input : f32[2,3,7/a]\n"
+      "r = attn_out q, k, v, mask, lse \"bhqd,bhsd,bhse,bs,bhq->bhqe\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dq of parts",
+      "mesh a=2 c=2\n"
+      "q = input : f32[2,3,7/a,20]\n"
+      "k = input : f32[2,3,9/c,20]\n"
+      "v = input : f32[2,3,9/c,24]\n"
+      "mask = input : f32[2,9/c]\n"
+      "lse = input : f32[2,3,7/a]\n"
+      "dy = input : f32[2,3,7/a,24]\n"
+      "y = input : f32[2,3,7/a,24]\n"
+      "r = attn_dq q, k, v, mask, lse, dy, y \"bhqd,bhsd,bhse,bs,bhq,bhqe,bhqe->bhqd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dk of parts",
+      "mesh a=2 c=2\n"
+      "q = input : f32[2,3,7/a,20]\n"
+      "k = input : f32[2,3,9/c,20]\n"
+      "v = input : f32[2,3,9/c,24]\n"
+      "mask = input : f32[2,9/c]\n"
+      "lse = input : f32[2,3,7/a]\n"
+      "dy = input : f32[2,3,7/a,24]\n"
+      "y = input : f32[2,3,7/a,24]\n"
+      "r = attn_dk q, k, v, mask, lse, dy, y \"bhqd,bhsd,bhse,bs,bhq,bhqe,bhqe->bhsd\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dv of parts",
+      "mesh a=2 c=2\n"
+      "q = input : f32[2,3,7/a,20]\n"
+      "k = input : f32[2,3,9/c,20]\n"
+      "mask = input : f32[2,9/c]\n"
+      "lse = input : f32[2,3,7/a]\n"
+      "dy = input : f32[2,3,7/a,24]\n"
+      "r = attn_dv q, k, mask, lse, dy \"bhqd,bhsd,bs,bhq,bhqe->bhse\"\n"
+      "return r=r\n", 1e-5, 0 },
+};
+
 #endif

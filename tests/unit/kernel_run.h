@@ -215,7 +215,8 @@ static Eval *reference(const Graph *g)
         const Num *x = eval_get(plain, r);
         Num *y = alloc(arena, (size_t)n * sizeof *y);
         for (int64_t i = 0; i < n; i++) {
-            to_memory(&one, t->dtype, 0, x[i].r);
+            bool mask = strcmp(g->node[r].name, "mask") == 0;
+            to_memory(&one, t->dtype, 0, mask ? x[i].r > -0.2 : x[i].r);
             y[i].r = from_memory(&one, t->dtype, 0);
         }
         eval_set(e, r, y);
@@ -225,18 +226,24 @@ static Eval *reference(const Graph *g)
     return e;
 }
 
+static double folded(Fold fold, double a, double b)
+{
+    double top = fmax(a, b);
+    return fold == FOLD_SUM ? a + b
+         : fold == FOLD_MAX || isinf(top) ? top
+         : top + log(exp(a - top) + exp(b - top));
+}
+
 static void add_part(const Run *r, Ref out, const int *coord, const void *p,
                      double *got)
 {
     const Type *t = &r->g->node[out].type;
     int64_t *at, n = part(r->g, out, coord, &at);
-    bool sum = t->partial && t->fold == FOLD_SUM;
     for (int64_t i = 0; i < n; i++) {
         double x = from_memory(p, t->dtype, i);
         bool other = r->g->node[out].op == OP_all_gather && isnan(x);
         if (at[i] >= 0 && !other)         /* not another turn's slice */
-            got[at[i]] = sum ? got[at[i]] + x
-                : t->partial ? fmax(got[at[i]], x) : x;
+            got[at[i]] = t->partial ? folded(t->fold, got[at[i]], x) : x;
     }
 }
 
@@ -290,7 +297,7 @@ static void run_compare(const Run *r, void *lib, Caller *call)
         const Type *t = &r->g->node[r->k->out[i]].type;
         int64_t n = type_volume(t);
         got[i] = alloc(arena, (size_t)n * sizeof **got);
-        for (int64_t x = 0; x < n && t->partial && t->fold == FOLD_MAX; x++)
+        for (int64_t x = 0; x < n && t->partial && t->fold != FOLD_SUM; x++)
             got[i][x] = -INFINITY;
     }
     do

@@ -25,13 +25,13 @@ static void call(const Run *r, void *fn, void **p, const DpcEnv *env)
         launch(fmt(arena, "%s_end", r->text.name), r->text.grid2, p, env);
 }
 
-static Run *texts(const Case *c, int n, Text *t, int *count)
+static Run *texts(const Case *c, int n, int nsize, Text *t, int *count)
 {
     Run *run = alloc(arena, (size_t)n * COUNT(sizes) * sizeof *run);
     int k = 0;
     text_add(t, "%s", cuda_prelude);
     for (int i = 0; i < n; i++)
-        for (int s = 0; s < COUNT(sizes); s++) {
+        for (int s = 0; s < nsize; s++) {
             Run *r = &run[k];
             bool twice = false;
             *r = run_new(&c[i], sizes[s][0], sizes[s][1]);
@@ -50,7 +50,7 @@ static void on_cpu(const Case *c, int n)
 {
     Text t = { .arena = arena };
     int count;
-    Run *run = texts(c, n, &t, &count);
+    Run *run = texts(c, n, COUNT(sizes), &t, &count);
     lib = compile(t.p, "-std=gnu11 -O1 -ffp-contract=off");
     assert_non_null(lib);
     block_open(lib);
@@ -73,6 +73,12 @@ static void folds_run_on_a_cpu(void **state)
     on_cpu(folds, COUNT(folds));
 }
 
+static void attentions_run_on_a_cpu(void **state)
+{
+    (void)state;
+    on_cpu(attentions, COUNT(attentions));
+}
+
 static void compile_for(const char *arch)
 {
     const char *log = NULL;
@@ -80,11 +86,16 @@ static void compile_for(const char *arch)
         print_message("skipped: %s\n", log);
         skip();
     }
-    for (int i = 0; i < 2; i++) {
+    static const struct { const Case *c; int n, nsize; } all[] = {
+        { maps, COUNT(maps), COUNT(sizes) },
+        { folds, COUNT(folds), COUNT(sizes) },
+        { attentions, COUNT(attentions), 1 },
+    };
+    for (int i = 0; i < COUNT(all); i++) {
         Text t = { .arena = arena };
         int count;
         size_t bytes = 0;
-        texts(i ? folds : maps, i ? COUNT(folds) : COUNT(maps), &t, &count);
+        texts(all[i].c, all[i].n, all[i].nsize, &t, &count);
         const char *cubin = nvrtc_compile(arena, t.p, arch, &bytes, &log);
         if (!cubin)
             fail_msg("%s", log);
@@ -131,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_run_on_a_cpu),
         cmocka_unit_test(folds_run_on_a_cpu),
+        cmocka_unit_test(attentions_run_on_a_cpu),
         cmocka_unit_test(sm_80_compiles),
         cmocka_unit_test(sm_90_compiles),
         cmocka_unit_test(sm_100_compiles),

@@ -59,6 +59,12 @@ static void folds_equal_the_evaluator(void **state)
     all(folds, COUNT(folds));
 }
 
+static void attentions_equal_the_evaluator(void **state)
+{
+    (void)state;
+    all(attentions, COUNT(attentions));
+}
+
 static void a_row_may_lie_over_its_operand(void **state)
 {
     (void)state;
@@ -243,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_equal_the_evaluator),
         cmocka_unit_test(folds_equal_the_evaluator),
+        cmocka_unit_test(attentions_equal_the_evaluator),
         cmocka_unit_test(a_row_may_lie_over_its_operand),
         cmocka_unit_test(equal_kernels_have_one_name),
         cmocka_unit_test(what_is_no_nest_is_refused_with_a_reason),
