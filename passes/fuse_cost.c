@@ -98,6 +98,8 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
 
 bool fuse_folds(const Graph *g, const Node *n)
 {
+    if (!n->nin)
+        return false;
     Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
     for (int c = 0; c < NLETTER; c++)
         if (s.folded[c] && s.size[c] > 1)
