@@ -169,4 +169,14 @@ function parts.clip_adapter(given, i, call)
   return out
 end
 
+-- The adapter of OpenAI's CLIP; options: that CLIP's constructor's.
+function parts.openai_adapter(given, i, call)
+  local o = {}
+  for key, value in pairs(given) do
+    o[key] = value
+  end
+  o.eos_id = call.eos_id
+  return parts.clip_adapter(o, i, { make = "openai" })
+end
+
 return { parts = parts }

@@ -107,14 +107,14 @@ function blocks.up(name, x, out, shuffle)
   return nn.depth_to_space(nn.silu(y), 2)
 end
 
--- x [b, c, h, w] and what stages gave, each resized to w and narrowed to
+-- x [b, c, h, w] and what stages gave, each resized to that and narrowed to
 -- `out` channels, side by side (U-Net squared, Qin et al. 2020).
 function blocks.combine(name, x, maps, out)
   return dpc.scope(name, function()
-    local n, y = x:dim(3), x
+    local h, w, y = x:dim(2), x:dim(3), x
     for i, map in ipairs(maps) do
-      if map:dim(3) ~= n then
-        map = along.cubic(along.cubic(map, 2, n), 3, n)
+      if map:dim(3) ~= w then
+        map = along.cubic(along.cubic(map, 2, h), 3, w)
       end
       y = y:concat(blocks.block("fmap_convs." .. i - 1, map, out, {}),
                    { dim = 1 })
