@@ -23,13 +23,16 @@ local parts = {}
 
 ---- prior ----
 
--- DiffusionPriorNetwork.forward_with_cond_scale.
+-- DiffusionPriorNetwork.forward_with_cond_scale; train: with dropout.
 function parts.prior(given, i, call)
   local c = { text_embed = i.text_embed, text_encodings = i.text_encodings,
               self_cond = i.self_cond, text_drop = call.text_cond_drop_prob,
               image_drop = call.image_cond_drop_prob }
-  return { out = prior_net.new(given):guided(i.image_embed, i.t, c,
-                                             call.cond_scale) }
+  local function run()
+    return { out = prior_net.new(given):guided(i.image_embed, i.t, c,
+                                               call.cond_scale) }
+  end
+  return call.train and layers.training(run) or run()
 end
 
 -- DiffusionPrior.forward: image_embed as CLIP gives it, not scaled.

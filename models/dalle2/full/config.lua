@@ -123,15 +123,18 @@ function config.decoder(file)
   return given, data, train
 end
 
--- The keywords that a trainer of `names` takes, of a section.
-function config.trainer(section, names)
+-- The keywords that a trainer takes, of the section "train", and where they
+-- come from; nil: none.
+local trainer = { "lr", "wd", "max_grad_norm", "use_ema", "warmup_steps",
+                  "ema_beta", "ema_update_after_step", "ema_update_every",
+                  "ema_inv_gamma", "ema_power", "ema_min_value" }
+
+function config.trainer(section)
   local o = {}
-  for key in pairs(names) do
-    if section and section[key] ~= nil then
-      o[key] = section[key]
-    end
+  for _, key in ipairs(section and trainer or {}) do
+    o[key] = section[key]
   end
-  return o
+  return o, section and section.given
 end
 
 return config

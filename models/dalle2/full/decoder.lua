@@ -178,6 +178,20 @@ local function check(o, n)
   end
 end
 
+-- Pictures of each stage, or what they become, can be halved as often as the
+-- U-Net wants.
+local function sides_check(o, s)
+  local n = s.crop or s.vae and s.vae:encoded_size(s.size) or s.size
+  local part = 2 ^ s.unet:halvings() | 0
+  if n % part ~= 0 then
+    options.fail(o, s.crop and "random_crop_sizes"
+                 or o.image_sizes and "image_sizes" or "image_size",
+                 "U-Net %d works on %d x %d, and halves the sides %d times: "
+                 .. "a multiple of %d is wanted", s.number, n, n,
+                 s.unet:halvings(), part)
+  end
+end
+
 -- A table of keywords, or a list of them, as a list.
 local function listed(x)
   return x and (#x > 0 and x or { x }) or {}
@@ -219,6 +233,7 @@ local function new(given, scoped)
       lowres = lowres_of(self, i, blur[i], noise[i]),
       unet = unet_of(self, i, learned[i], noise[i],
                      vae and vae.encoded_dim or o.channels) }
+    sides_check(o, self.stage[i])
   end
   self.loss_of = schedule.loss(o.loss_type, function(text)
     options.fail(o, "loss_type", "%s", text)

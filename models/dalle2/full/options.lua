@@ -47,12 +47,13 @@ local function check_keys(given, what, declared)
   end
 end
 
--- Each element of a list, or the value alone, is of the default's type; null
--- stands for nil in a list where there is no default.
+-- Each element of a list, or the value alone, is of the default's type; in a
+-- list without a default null, in Lua false, stands for nil.
 local function check_each(given, key, what, value, default)
   local list = type(value) == "table" and value or { value }
-  for _, x in ipairs(list) do
-    local null = default == dpc.null and x == dpc.null
+  for i, x in ipairs(list) do
+    local null = default == dpc.null and (x == dpc.null or x == false)
+    list[i] = null and dpc.null or x
     local kind = default == dpc.null and "number" or type(default)
     if type(x) ~= kind and not null then
       fail(given, key, what, "%s holds a %s; a %s is wanted", key, type(x),
@@ -86,11 +87,13 @@ local function value_of(given, key, what, rule)
 end
 
 -- The options of constructor `what` that table `given` sets, the others at
--- their defaults.  The table remembers `given`, for messages of its own.
-function options.take(given, what, declared)
+-- their defaults.  The table remembers where they come from, for messages of
+-- its own: from `origin`, where `given` is a part of it, made anew.
+function options.take(given, what, declared, origin)
   given = given or {}
   check_keys(given, what, declared)
-  local o = setmetatable({}, { __index = { given = given, what = what } })
+  local o = setmetatable({}, { __index = { given = origin or given,
+                                           what = what } })
   for key, rule in pairs(declared) do
     o[key] = value_of(given, key, what, rule)
   end

@@ -38,8 +38,8 @@ local prior_options = options.join(shared, {
 
 -- DecoderTrainer's keywords; lr, wd, eps and warm-up may be lists of one for
 -- each U-Net.  Its max_grad_norm is 0.5 unless given.
-function train.decoder(given)
-  local o = options.take(given, "DecoderTrainer", decoder_options)
+function train.decoder(given, origin)
+  local o = options.take(given, "DecoderTrainer", decoder_options, origin)
   if given.max_grad_norm == nil then
     o.max_grad_norm = 0.5
   end
@@ -53,8 +53,8 @@ function train.decoder(given)
 end
 
 -- DiffusionPriorTrainer's keywords.
-function train.prior(given)
-  return options.take(given, "DiffusionPriorTrainer", prior_options)
+function train.prior(given, origin)
+  return options.take(given, "DiffusionPriorTrainer", prior_options, origin)
 end
 
 function train.vqgan(given)

@@ -64,6 +64,23 @@ local function check(o)
   end
 end
 
+-- Every norm's channels are a whole number of groups.
+local function groups_check(o, stage)
+  for i, s in ipairs(stage) do
+    for _, c in ipairs{ s.width, s.to } do
+      if c % s.groups ~= 0 then
+        options.fail(o, o.given.resnet_groups and "resnet_groups" or "dim",
+                     "stage %d has %d channels, which %d groups do not "
+                     .. "divide (resnet_groups)", i, c, s.groups)
+      end
+    end
+  end
+  if o.combine_upsample_fmaps and o.dim % 8 ~= 0 then
+    options.fail(o, "combine_upsample_fmaps", "combine_upsample_fmaps: its "
+                 .. "norms have 8 groups, and dim is %d", o.dim)
+  end
+end
+
 -- An empty list is no, any other yes, as Python has it.
 local function truth(x)
   return type(x) == "table" and next(x) ~= nil or x == true
@@ -95,8 +112,14 @@ local function new(given, changed, scope)
       attention = attends[i] and "full" or truth(o.sparse_attn) and "linear" }
     before = after
   end
+  groups_check(o, stage)
   return setmetatable({ o = o, stage = stage, self_cond = o.self_cond,
                         scope = scope or "" }, unet)
+end
+
+-- How often the sides of a picture are halved.
+function unet:halvings()
+  return self.o.memory_efficient and #self.stage or #self.stage - 1
 end
 
 ---- parts of the forward pass ----

@@ -99,15 +99,9 @@ local function loss(u)
   return u.decoder:loss(u.number, x, condition(u, x), {})
 end
 
-local trainer_keys = {
-  lr = 1, wd = 1, max_grad_norm = 1, use_ema = 1, warmup_steps = 1,
-  ema_beta = 1, ema_update_after_step = 1, ema_update_every = 1,
-  ema_inv_gamma = 1, ema_power = 1, ema_min_value = 1,
-}
-
 local function train_entry(u)
   local cost = layers.training(function() return loss(u) end)
-  local o = train.decoder(config.trainer(u.train, trainer_keys))
+  local o = train.decoder(config.trainer(u.train))
   local out = train.step(cost, o, u.number)
   out.loss = cost
   return out

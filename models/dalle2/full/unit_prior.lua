@@ -49,16 +49,9 @@ local function loss(u)
   return u.prior:loss(image, u.prior:condition(text(u)), {})
 end
 
-local trainer_keys = {
-  lr = 1, wd = 1, max_grad_norm = 1, use_ema = 1, warmup_steps = 1,
-  ema_beta = 1, ema_update_after_step = 1, ema_update_every = 1,
-  ema_inv_gamma = 1, ema_power = 1, ema_min_value = 1,
-}
-
 local function train_entry(u)
   local cost = layers.training(function() return loss(u) end)
-  local out = train.step(cost, train.prior(config.trainer(u.train,
-                                                          trainer_keys)))
+  local out = train.step(cost, train.prior(config.trainer(u.train)))
   out.loss = cost
   return out
 end

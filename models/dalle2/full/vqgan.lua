@@ -111,4 +111,13 @@ function vqgan:discriminator_loss(x, y, more)
   return gan.loss(self.o, x, y:stop(), more)
 end
 
-return { new = new }
+local declared = {}
+for prefix, list in pairs{
+  [""] = own_options, vq_ = vq_options, encdec_ = net.declared,
+} do
+  for key, rule in pairs(list) do
+    declared[prefix .. key] = rule
+  end
+end
+
+return { new = new, declared = declared }

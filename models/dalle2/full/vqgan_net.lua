@@ -251,4 +251,6 @@ function vit:decode(x)
   end)
 end
 
+net.declared = options.join(resnet_options, vit_options)
+
 return net

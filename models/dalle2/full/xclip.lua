@@ -39,6 +39,12 @@ local function check(o)
   elseif o.text_causal_mask and o.text_rotary_pos_emb then
     options.fail(o, "text_rotary_pos_emb", "rotary positions count a CLS "
                  .. "token, and a causal text has none")
+  elseif o.use_all_token_embeds
+      and o.text_has_cls_token == o.text_causal_mask then
+    options.fail(o, "text_has_cls_token", "text_has_cls_token is %s, and a "
+                 .. "text that is%s causal has %s", o.text_has_cls_token,
+                 o.text_causal_mask and "" or " not",
+                 o.text_causal_mask and "none" or "one")
   elseif o.downsample_image_embeds and not o.use_all_token_embeds then
     options.fail(o, "downsample_image_embeds", "downsample_image_embeds "
                  .. "wants use_all_token_embeds")

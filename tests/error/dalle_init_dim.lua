@@ -1,0 +1,1 @@
+-- dpc check models/dalle2/decoder.lua --config tests/error/lib/init_dim.json ;

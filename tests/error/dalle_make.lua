@@ -1,0 +1,1 @@
+-- dpc check models/dalle2/clip.lua --config tests/error/lib/make.json ;

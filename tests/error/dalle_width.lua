@@ -1,0 +1,1 @@
+-- dpc check models/dalle2/prior.lua --config tests/error/lib/width.json ;
