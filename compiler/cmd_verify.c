@@ -116,9 +116,10 @@ static _Noreturn void blame(const Trail *t, uint32_t from, Eval *x,
 
 Graph *verify_run(const Graph *g, Job *job, Trail *t)
 {
+    Job watched = *job;
     t->next = job->check;
-    job->check = trail_add, job->check_arg = t;
-    return run_passes(NULL, g, job);
+    watched.check = trail_add, watched.check_arg = t;
+    return run_passes(NULL, g, &watched);
 }
 
 uint32_t verify_values(const Options *o, const Trail *t)
