@@ -428,6 +428,11 @@ static void steps_read(lua_State *L, const Reading *r)
     }
 }
 
+static bool is_count(const char *name)
+{
+    return strcmp(name, "params") == 0 || strcmp(name, "trainable") == 0;
+}
+
 static bool is_norm(const char *name)
 {
     return strcmp(name, "gradL2") == 0 || strstr(name, "norm");
@@ -457,7 +462,7 @@ static void expect_read(lua_State *L, const Reading *r, int step,
             lua_pop(L, 1);
             continue;
         }
-        member_read(L, r, name[i], strcmp(name[i], "params") == 0 ? WANT_COUNT
+        member_read(L, r, name[i], is_count(name[i]) ? WANT_COUNT
                     : is_norm(name[i]) ? WANT_NORM : WANT_LOSS, step, at);
         r->c->mse |= strcmp(name[i], "mse") == 0;
     }

@@ -194,7 +194,12 @@ def wrapped(text, indent):
     for word in text.replace(", ", ",\n").split("\n"):
         if len(line) + 1 + len(word) > 80 and line.strip():
             lines.append(line)
-            line = " " * (indent + 2) + word
+            line = " " * (indent + 2)
+            if len(line) + len(word) > 80 and " = " in word:
+                key, value = word.rsplit(" = ", 1)
+                lines.append(line + key + " =")
+                word = "  " + value
+            line += word
         else:
             line += word if line.isspace() else " " + word
     return "\n".join(lines + [line])
