@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { OUTS = 60 };                       /* --output, at most, in one run */
 static const char begin[] = "begin", entry[] = "case", fill[] = "fill.";
 
 typedef struct Host {
@@ -242,10 +241,11 @@ static void show(const char *path)
         fclose(f);
 }
 
-/* One process: these outs after this step. */
-static void run(const Host *h, int step, const Out *out, int n)
+/* The outs after this step, each into a file. */
+static void run(const Host *h, int step)
 {
-    const char **arg = alloc(h->a, (h->narg + 2 * OUTS + 16) * sizeof *arg);
+    const Graph *g = h->g;
+    const char **arg = alloc(h->a, (h->narg + 2 * g->nout + 16) * sizeof *arg);
     const char *log = in_dir(h, "log");
     int k = 0;
     int64_t ranks = h->o->ranks > 1 ? h->o->ranks : 1;
@@ -256,9 +256,9 @@ static void run(const Host *h, int step, const Out *out, int n)
     arg[k++] = in_dir(h, entry), arg[k++] = command_of(h, step);
     for (uint32_t i = 0; i < h->narg; i++)
         arg[k++] = h->arg[i];
-    for (int i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < g->nout; i++) {
         arg[k++] = "--output";
-        arg[k++] = fmt(h->a, "%s=%s/out%d.npy", out[i].name, h->dir, i);
+        arg[k++] = fmt(h->a, "%s=%s/out%u.npy", g->out[i].name, h->dir, i);
     }
     Process p = { .stage = "case", .arg = arg, .out = log, .log = log };
     if (!processes_run(&p, 1, 1))
@@ -267,9 +267,9 @@ static void run(const Host *h, int step, const Out *out, int n)
     err(h->c->loc, "case \"%s\": its binary ends with %d", h->c->name, p.code);
 }
 
-static Whole output_read(const Host *h, int i)
+static Whole output_read(const Host *h, uint32_t i)
 {
-    Npy x = npy_read(h->a, in_dir(h, fmt(h->a, "out%d.npy", i)));
+    Npy x = npy_read(h->a, in_dir(h, fmt(h->a, "out%u.npy", i)));
     int64_t n = npy_count(&x);
     double *to = alloc(h->a, (size_t)(n + 1) * sizeof *to);
     for (int64_t k = 0; k < n; k++)
@@ -279,23 +279,15 @@ static Whole output_read(const Host *h, int i)
     return (Whole){ to, n };
 }
 
-static void outs_read(Host *h, int step, const Out *out, int n)
+static void outs_read(Host *h, int step)
 {
-    for (int i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < h->g->nout; i++) {
         Whole x = output_read(h, i);
+        const char *name = h->g->out[i].name + strlen("out.");
         for (uint32_t k = 0; k < h->c->nwant; k++)
             if (h->c->want[k].step == step &&
-                strcmp(out[i].name + strlen("out."), h->c->want[k].of) == 0)
+                strcmp(name, h->c->want[k].of) == 0)
                 h->got[k] = x;
-    }
-}
-
-static void step_run(Host *h, int step)
-{
-    for (uint32_t i = 0; i < h->g->nout; i += OUTS) {
-        uint32_t n = h->g->nout - i < OUTS ? h->g->nout - i : OUTS;
-        run(h, step, h->g->out + i, (int)n);
-        outs_read(h, step, h->g->out + i, (int)n);
     }
 }
 
@@ -348,8 +340,10 @@ static void all(Host *h)
     model_make(h);
     compile(h);
     for (int s = 0; s < h->c->steps; s++)
-        if (step_wanted(h->c, s))
-            step_run(h, s);
+        if (step_wanted(h->c, s)) {
+            run(h, s);
+            outs_read(h, s);
+        }
 }
 
 Whole *case_on_host(const Options *o, const Case *c, Graph *g, Graph *init,

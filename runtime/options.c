@@ -140,7 +140,7 @@ static DpcStatus row_set(DpcOptions *o, const Row *r, const char *text)
     default: {
         DpcTextList *l = at;
         if (l->n == DPC_NLIST)
-            return wrong(o, r->name, text, "one of the first 64");
+            return wrong(o, r->name, text, "one of the first 1024");
         l->at[l->n++] = text;
         return DPC_OK;
     }

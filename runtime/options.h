@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { DPC_NLIST = 64 };
+enum { DPC_NLIST = 1024 };
 
 typedef struct DpcTextList { int n; const char *at[DPC_NLIST]; } DpcTextList;
 

@@ -196,8 +196,7 @@ unet("one channel, linear attention, three samples",
      ["downs.0.3.fn.to_qkv.weight"])
 unet("guidance without image conditions",
      dict(UB, dim_mults=[1, 1], num_resnet_blocks=1, text_embed_dim=9,
-          cond_on_text_encodings=True, max_text_len=3, self_attn=True,
-          cosine_sim_self_attn=True),
+          cond_on_text_encodings=True, max_text_len=3, self_attn=True),
      dict(x=In(2, 3, 8, 8), image_embed=In(2, 12), t=In(2, ints=[3, 7]),
           text_encodings=In(2, 5, 9)), cond_scale=-1.5)
 
@@ -356,7 +355,6 @@ def openai(name, options, text):
     steps = original.clip._transform(size)
     with mock.patch.object(original, "load", lambda _: (net, steps)):
         adapter = d2.OpenAIClipAdapter("any")
-    adapter.eos_id = options["vocab_size"] - 1
     inputs = dict(text=In(2, len(text[0]), ints=text),
                   image=In(2, 3, size + 4, size + 4, fill="img", scale=.5,
                            add=.5))
@@ -365,20 +363,20 @@ def openai(name, options, text):
             Model, "dtype", property(lambda _: torch.float64)):
         told = adapter.embed_text(x["text"])
         seen = adapter.embed_image(x["image"])
-    cases.add(name, "openai_adapter",
+    cases.add(name, "clip_adapter",
               {"text_embed": digest(told.text_embed),
                "text_encodings": digest(told.text_encodings),
                "image_embed": digest(seen.image_embed)},
-              options=options, inputs=inputs,
-              call={"eos_id": adapter.eos_id})
+              options=options, inputs=inputs, call={"make": "openai"})
 
 
 openai("OpenAI's ViT behind its adapter",
        dict(embed_dim=10, image_resolution=12, vision_layers=2,
             vision_width=64, vision_patch_size=4, context_length=7,
-            vocab_size=40, transformer_width=16, transformer_heads=2,
+            vocab_size=49408, transformer_width=16, transformer_heads=2,
             transformer_layers=2),
-       [[38, 5, 0, 9, 39, 0, 0], [38, 7, 7, 11, 3, 1, 39]])
+       [[49406, 5, 0, 9, 49407, 0, 0],
+        [49406, 7, 77, 11, 3, 1, 49407]])
 
 
 def discriminator(name, options):
