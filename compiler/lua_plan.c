@@ -317,7 +317,7 @@ static void leaves_read(lua_State *L, Planning *p, int i)
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "bucket", "compute",
-                                         "exact" };
+                                         "gather", "exact" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -327,7 +327,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
         if (k == COUNT(known))
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, bucket, ",
-                    near ? near : "compute, exact");
+                    near ? near : "compute, gather, exact");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -341,9 +341,15 @@ static void rest_read(lua_State *L, Planning *p, int i)
                     text_at(L, -1));
         p->plan->compute = t;
     }
+    if (lua_getfield(L, i, "gather") != LUA_TNIL) {
+        p->plan->gather_use = strcmp(text_at(L, -1), "use") == 0;
+        if (!p->plan->gather_use && strcmp(text_at(L, -1), "step") != 0)
+            fail_at(L, p->loc, "gather: \"%s\" is neither step nor use",
+                    luaL_tolstring(L, -1, NULL));
+    }
     lua_getfield(L, i, "exact");
     p->plan->exact = lua_toboolean(L, -1);
-    lua_pop(L, 3);
+    lua_pop(L, 4);
 }
 
 /* Axes of one are no axes; splits do not name them (split_read). */
@@ -456,9 +462,10 @@ void plan_print(const Plan *p, FILE *out)
                 p->mesh.axis[i].kind == SPACE ? ""
                 : kinds[p->mesh.axis[i].kind].name,
                 p->mesh.axis[i].kind == SPACE ? "" : "\"");
-    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n%s"
+    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n%s%s"
             "    -- leaves that are not here are whole\n    leaf = {\n",
             (long long)p->bucket, dtype_name(p->compute),
+            p->gather_use ? "    gather = \"use\",\n" : "",
             p->exact ? "    exact = true,\n" : "");
     for (uint32_t i = 0; i < p->nleaf; i++) {
         fprintf(out, "        [\"%s\"] = {", p->leaf[i].name);

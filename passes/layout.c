@@ -91,7 +91,8 @@ static Ref packed(Copy *c, Ref r, const Job *j)
     Attr a = { .use = n->op == OP_conv_dx, .dtype = of.type.dtype };
     Ref q = emit_typed(c->out, OP_pack, &a, of.type, &w, 1, NULL, n->loc);
     Node *m = &c->out->node[q];
-    m->segment = BEGIN, m->scope = n->scope, m->stage = n->stage;
+    m->segment = of.segment > BEGIN ? of.segment : BEGIN;
+    m->scope = n->scope, m->stage = n->stage;
     return q;
 }
 

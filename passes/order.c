@@ -11,6 +11,7 @@
  * `set` takes effect in place when every reader of the old value came before;
  * where not, and for results that are nobody's own, a copy is appended. */
 #include "passes/order.h"
+#include <stdlib.h>
 
 static Axes launch_loop(const Order *o, uint32_t l)
 {
@@ -150,12 +151,71 @@ static void append(Order *o, uint32_t launch, int turn)
                                       &o->s->launch[launch]) };
 }
 
+/* ---- weights that are whole for a use only ---- */
+
+typedef struct Gather { uint32_t inst, read; int64_t bytes; } Gather;
+
+static int by_read(const void *a, const void *b)
+{
+    const Gather *x = a, *y = b;
+    return x->read != y->read ? (x->read > y->read) - (x->read < y->read)
+         : (x->inst > y->inst) - (x->inst < y->inst);
+}
+
+/* Gathers of weights, by the place of their first reader in the list. */
+static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
+{
+    uint32_t *place = alloc(o->scratch, (o->n + 1) * sizeof *place);
+    int n = 0;
+    for (uint32_t k = 0; k < o->n; k++)
+        place[list[k]] = k;
+    for (uint32_t i = 0; i < o->n; i++) {
+        const Launch *l = &o->s->launch[o->inst[i].launch];
+        const Node *x = &o->g->node[l->node[0]];
+        if (x->op != OP_all_gather || x->loop || !launch_communicates(o->g, l)
+            || (x->segment != BEGIN && x->again == NONE))
+            continue;
+        Gather q = { i, UINT32_MAX, type_bytes(&o->g->mesh, &x->type) };
+        for (Edge *e = o->after[i]; e; e = e->next)
+            q.read = place[e->to] < q.read ? place[e->to] : q.read;
+        if (q.read != UINT32_MAX)
+            out[n++] = q;
+    }
+    qsort(out, (size_t)n, sizeof *out, by_read);
+    return n;
+}
+
+enum { SHARES = 8, AHEAD = 2 };
+
+/* A gather waits until one before it is read: at least two are ahead, and a
+ * share of all bytes.  The list with each gather right before its first
+ * reader obeys, so no circle is made. */
+static void few_ahead(Order *o, const uint32_t *list)
+{
+    Gather *q = alloc(o->scratch, (o->n + 1) * sizeof *q);
+    int n = find_gathers(o, list, q);
+    int64_t all = 0, ahead = 0;
+    for (int i = 0; i < n; i++)
+        all += q[i].bytes;
+    for (int i = 0, k = 0; i < n; i++) {
+        for (; i - k > AHEAD && ahead - q[k].bytes >= all / SHARES; k++)
+            ahead -= q[k].bytes;
+        if (k && q[k - 1].read < q[i].read)
+            edge(o, list[q[k - 1].read], q[i].inst);
+        ahead += q[i].bytes;
+    }
+}
+
 static void list_steps(Order *o, const Job *j)
 {
     o->takes = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->takes);
     for (uint32_t l = 0; l < o->s->nlaunch; l++)
         o->takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
     const uint32_t *list = order_list(o, j);
+    if (j->plan && j->plan->gather_use) {
+        few_ahead(o, list);
+        list = order_list(o, j);
+    }
     o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
     for (uint32_t k = 0; k < o->n; k++) {
         o->at[o->inst[list[k]].launch] = o->s->nstep;

@@ -20,6 +20,8 @@ typedef struct Plan {
     uint32_t nleaf, leafcap;
     int64_t bucket;                       /* most bytes of a gradient bucket */
     DType compute;                        /* of contractions: F32 or BF16 */
+    bool gather_use;                      /* weights in parts: whole while one
+                                             segment reads them, not a step */
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the
                                              same bits on any number of ranks */

@@ -10,7 +10,8 @@ local function volume(dims)
 end
 
 return function(g)
-    local least, parted = 1024, {}      -- numbers that are worth a transfer
+    local least = g.option("least", 1024, "numbers of a part worth a transfer")
+    local parted = {}
     for _, leaf in ipairs(g.leaves) do
         if leaf.trainable and volume(leaf.dims) >= least * g.ranks then
             for d, size in ipairs(leaf.dims) do
@@ -27,6 +28,8 @@ return function(g)
         return name and parted[name]
     end
     return {
+        gather = g.option("gather", "step", "weights are whole for a step, or "
+                          .. "for a use: gathered again for backward"),
         mesh = { { "dp", g.ranks }, { "mb", g.micro, "time" } },
         leaf = function(leaf)
             if leaf.op == "input" then

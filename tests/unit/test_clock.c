@@ -15,14 +15,15 @@ static char home[4096];
 
 /* *least: that no order could undercut. */
 static Spent step(const char *partitioner, int micro, double bandwidth,
-                  double *least)
+                  double *least, int64_t *bytes, const char *set)
 {
     Arena *a = arena_new();
     const char *const define[] = { "batch=64" };
     ModelOptions o = { .home = home, .define = define, .ndefine = 1 };
     Model *m = model_load("models/dalle2/decoder.lua", &o, a);
     PlanOptions p = { .home = home, .file = partitioner, .ranks = 2,
-                      .micro = micro, .compute = F32 };
+                      .micro = micro, .compute = F32,
+                      .define = &set, .ndefine = set != NULL };
     Cluster c = *cluster_read(home, NULL, a);
     c.level[0].bandwidth = bandwidth;
     c.level[0].latency = 0;
@@ -33,6 +34,7 @@ static Spent step(const char *partitioner, int micro, double bandwidth,
     j.scratch = a;
     Spent s = clock_spent(g, &j, takes);
     *least = clock_least(g, takes, a);
+    *bytes = g->sched->bytes[ARENA];
     arena_free(a);
     return s;
 }
@@ -41,8 +43,10 @@ static Spent step(const char *partitioner, int micro, double bandwidth,
 static double exposed(const char *partitioner, int micro)
 {
     double least;
-    Spent s = step(partitioner, micro, 1e9, &least);
-    s = step(partitioner, micro, 1e9 * s.communicate / s.compute, &least);
+    int64_t bytes;
+    Spent s = step(partitioner, micro, 1e9, &least, &bytes, NULL);
+    s = step(partitioner, micro, 1e9 * s.communicate / s.compute, &least,
+             &bytes, NULL);
     double share = (s.step - s.compute) / s.communicate;
     assert_true(least <= s.step * 1.000001 && least >= s.compute);
     print_message("%s, %d turns: compute %.1f ms, transfers %.1f ms, "
@@ -65,6 +69,20 @@ static void gradients_are_summed_behind_backward(void **state)
     assert_true(exposed("ddp", 1) <= 0.55);
 }
 
+/* Half as much is sent again, and less is held. */
+static void weights_whole_for_a_use_take_less_memory(void **state)
+{
+    (void)state;
+    double least;
+    int64_t once, again;
+    Spent s = step("zero", 1, 1e11, &least, &once, "gather=step");
+    Spent u = step("zero", 1, 1e11, &least, &again, "gather=use");
+    print_message("arena %.1f MB; for a use %.1f MB\n", 1e-6 * (double)once,
+                  1e-6 * (double)again);
+    assert_true(u.bytes > 1.3 * s.bytes && u.bytes < 1.6 * s.bytes);
+    assert_true((double)again < 0.95 * (double)once);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -80,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_in_parts_hide_their_transfers),
         cmocka_unit_test(gradients_are_summed_behind_backward),
+        cmocka_unit_test(weights_whole_for_a_use_take_less_memory),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -37,11 +37,16 @@ static const Shipped blocks[] = {         /* what is split over `tensor` */
     { "models/dalle2/decoder.lua", { "size=tiny" } },
 };
 
-typedef struct Way { const char *partitioner; int ranks, micro; } Way;
+typedef struct Way {
+    const char *partitioner;
+    int ranks, micro;
+    const char *set[2];
+} Way;
 
-static const Way one = { "ddp", 1, 1 }, two = { "ddp", 2, 1 },
-    turns = { "ddp", 2, 2 }, zero = { "zero", 2, 2 },
-    tensor = { "tests/models/tensor.lua", 4, 1 };
+static const Way one = { "ddp", 1, 1, { 0 } }, two = { "ddp", 2, 1, { 0 } },
+    turns = { "ddp", 2, 2, { 0 } }, zero = { "zero", 2, 2, { 0 } },
+    use = { "zero", 2, 2, { "gather=use", "least=64" } },
+    tensor = { "tests/models/tensor.lua", 4, 1, { 0 } };
 
 /* ---- what a graph means ---- */
 
@@ -178,6 +183,9 @@ static Plan *plan(const Model *m, const Way *w, DType compute, Arena *a)
 {
     PlanOptions o = { .home = home, .file = w->partitioner, .ranks = w->ranks,
                       .micro = w->micro, .compute = compute };
+    while (o.ndefine < COUNT(w->set) && w->set[o.ndefine])
+        o.ndefine++;
+    o.define = w->set;
     Plan *p = plan_partition(&o, m->entry, m->nentry, a);
     p->bucket = 4096;                     /* several of them */
     return p;
@@ -229,7 +237,7 @@ static bool chosen(int i)
 static void no_pass_changes_a_value(void **state)
 {
     (void)state;
-    static const Way *const way[] = { &one, &two, &turns, &zero };
+    static const Way *const way[] = { &one, &two, &turns, &zero, &use };
     uint32_t n = 0;
     for (int i = 0; i < COUNT(shipped); i++)
         for (int k = 0; k < COUNT(way); k++)

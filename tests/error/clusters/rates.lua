@@ -1,0 +1,1 @@
+return { name = "x", rates = { f23 = 1e12 } }
