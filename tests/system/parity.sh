@@ -33,6 +33,19 @@ if [ $rc = 6 ] && grep -q "^FAIL wrong on host: out.sum" "$work/log"; then
     ok "a binary's wrong number is told"
 else not_ok "a binary's wrong number is told" "exit $rc, $said"; fi
 
+# bf16 FILE CASE...: whole tensors within 3 % of the evaluator's.
+bf16() {
+    name=${1##*/}
+    cases "$@" --dtype bf16
+    case $said in
+    [1-9]*" passed, 0 failed, 0 skipped") ok "$name in bf16" ;;
+    *) not_ok "$name in bf16" "$said" ;;
+    esac
+}
+bf16 tests/parity/prior.lua --case P1 --case P2
+bf16 tests/parity/unet.lua --case U1 --case U2
+bf16 tests/parity/qwen.lua --case Q1 --case Q3
+
 for f in tests/parity/*.lua; do
     cases "$f"
     name=${f##*/}
