@@ -5,9 +5,11 @@ local optim = require "optim"
 local batch = dpc.option("batch", 16, "pictures a step")
 local side = dpc.option("side", 12, "of a picture")
 
+local scores = dpc.option("scores", 2 ^ 26, "that attention may store")
+
 local function net(x)
   local h = nn.linear("in", x, 32)                         -- [b, n, 32]
-  h = nn.transformer("block", h, 4, { causal = true })
+  h = nn.transformer("block", h, 4, { causal = true, scores = scores })
   return nn.linear("out", nn.mean(h, "bnk->bk"), 10)       -- [b, 10]
 end
 

@@ -119,6 +119,17 @@ static const Model models[] = {
     "o = dot x, w \"bk,n->bkn\"\no1 = mul o, o\n"
     "loss = move o1 \"bkn->\"\n",
     "w 6\n" },
+{ "attention without scores",
+    "x = input : f32[4,6,8]\nm = const value=1 : f32[6]\n"
+    "wq = param : f32[8,8]\nwk = param : f32[8,4]\nwv = param : f32[8,4]\n"
+    "wo = param : f32[8,8]\n"
+    "q0 = dot x, wq \"bqd,de->bqe\"\nq = move q0 \"bq(he)->bhqe\" h=2\n"
+    "k = dot x, wk \"bqd,de->bqe\"\nv = dot x, wv \"bqd,de->bqe\"\n"
+    "a = attn q, k, v, m \"bhqd,bsd,bse,s->bhqe\"\n"
+    "a1 = move a \"bhqe->bq(he)\"\n"
+    "o = dot a1, wo \"bqd,de->bqe\"\no1 = add o, x\no2 = mul o1, o1\n"
+    "loss = move o2 \"bqe->\"\n",
+    "wq 8 8\nwk 8 4\nwv 8 4\nwo 8 8\n" },
 };
 
 static inline void dims_of(const char *line, int64_t *dim, int *n)

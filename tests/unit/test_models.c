@@ -19,7 +19,7 @@
 
 static char home[4096];
 
-typedef struct Shipped { const char *path, *define[3]; } Shipped;
+typedef struct Shipped { const char *path, *define[4]; } Shipped;
 
 static const Shipped shipped[] = {
     { "models/mlp.lua", { "batch=8", "hidden=8" } },
@@ -33,6 +33,7 @@ static const Shipped shipped[] = {
 static const Shipped blocks[] = {         /* what is split over `tensor` */
     { "tests/models/mlp.lua", { "batch=4", "side=6" } },
     { "tests/models/attn.lua", { "batch=4", "side=8" } },
+    { "tests/models/attn.lua", { "batch=4", "side=8", "scores=0" } },
     { "tests/models/conv.lua", { "batch=4", "side=8" } },
     { "models/dalle2/decoder.lua", { "size=tiny" } },
 };
