@@ -107,10 +107,11 @@ static int64_t host_pack_bytes(const Graph *g, Ref r)
     return dpc_conv_pack_bytes(&conv);
 }
 
-static int64_t nest_scratch(const Graph *g, const Ref *r, int n)
+static int64_t nest_scratch(const Graph *g, const Ref *r, int n,
+                            const uint32_t *uses)
 {
     Arena *a = arena_new();
-    Kernel *k = kernel_describe(a, g, r, n, NULL, NULL);
+    Kernel *k = kernel_describe(a, g, r, n, uses, NULL);
     int64_t bytes = k ? kernel_scratch(k) : 0;
     arena_free(a);
     return bytes;
@@ -123,7 +124,8 @@ static bool plain(const Graph *g, Ref r)
                              || ops[n->op].family == FAMILY_copy);
 }
 
-static int64_t host_scratch(const Graph *g, const Ref *r, int n)
+static int64_t host_scratch(const Graph *g, const Ref *r, int n,
+                            const uint32_t *uses)
 {
     const Node *first = &g->node[r[0]];
     const char *why;
@@ -134,12 +136,13 @@ static int64_t host_scratch(const Graph *g, const Ref *r, int n)
     if (ops[first->op].family == FAMILY_conv
         && conv_describe(g, r[0], r[n - 1], &conv, &why))
         return dpc_conv_scratch(&conv);
-    return plain(g, r[0]) ? 0 : nest_scratch(g, r, n);
+    return plain(g, r[0]) ? 0 : nest_scratch(g, r, n, uses);
 }
 
-static int64_t cuda_scratch(const Graph *g, const Ref *r, int n)
+static int64_t cuda_scratch(const Graph *g, const Ref *r, int n,
+                            const uint32_t *uses)
 {
-    return plain(g, r[0]) ? 0 : nest_scratch(g, r, n);
+    return plain(g, r[0]) ? 0 : nest_scratch(g, r, n, uses);
 }
 
 static const Target host = {

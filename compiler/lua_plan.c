@@ -59,13 +59,15 @@ static void leaf_push(lua_State *L, const Graph *g, const Node *n)
     lua_setfield(L, -2, "dims");
 }
 
-/* One of each name: the first entry that has it. */
-static bool seen(const Planning *p, int e, const char *name)
+/* Is the name met for the first time?  Of each, the first entry that has it
+ * is shown; the table of names is at i. */
+static bool is_new(lua_State *L, int i, const char *name)
 {
-    for (int k = 0; k < e; k++)
-        if (graph_leaf(p->entry[k], name) != NONE)
-            return true;
-    return false;
+    bool met = lua_getfield(L, i, name) != LUA_TNIL;
+    lua_pop(L, 1);
+    lua_pushboolean(L, true);
+    lua_setfield(L, i, name);
+    return !met;
 }
 
 /* g.nodes(entry): its nodes, operands first; nil: no such entry. */
@@ -97,14 +99,17 @@ static void view_push(lua_State *L, Planning *p)
     lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
     lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
     lua_newtable(L);
+    lua_newtable(L);
+    int names = lua_gettop(L);
     for (int e = 0; e < p->nentry; e++)
         for (Ref r = 0; r < p->entry[e]->n; r++) {
             const Node *node = &p->entry[e]->node[r];
-            if (!is_leaf(node) || seen(p, e, node->name))
+            if (!is_leaf(node) || !is_new(L, names, node->name))
                 continue;
             leaf_push(L, p->entry[e], node);
-            lua_rawseti(L, -2, ++n);
+            lua_rawseti(L, names - 1, ++n);
         }
+    lua_pop(L, 1);
     lua_setfield(L, -2, "leaves");
 }
 
@@ -303,13 +308,14 @@ static void leaves_read(lua_State *L, Planning *p, int i)
     if (t == LUA_TTABLE)
         names_check(L, p, at);
     blame(L, p, at);
+    lua_newtable(L);
     for (int e = 0; e < p->nentry; e++)
         for (Ref r = 0; r < p->entry[e]->n; r++) {
             const Node *n = &p->entry[e]->node[r];
-            if (is_leaf(n) && !seen(p, e, n->name))
+            if (is_leaf(n) && is_new(L, at + 1, n->name))
                 leaf_ask(L, p, at, p->entry[e], n);
         }
-    lua_pop(L, 1);
+    lua_pop(L, 2);
 }
 
 /* ---- the table ---- */

@@ -1,8 +1,8 @@
 /* base.c -- errors, the arena, growing arrays, names.
  *
- * An arena is a list of zeroed blocks, freed at once: no value of the compiler
- * is freed alone.  A request larger than a block gets its own, behind the top
- * one, so that the top keeps its room. */
+ * An arena is a list of zeroed blocks, freed at once: hardly a value of the
+ * compiler is freed alone.  A large request gets a block of its own, behind the
+ * top one, so that the top keeps its room; only such can be dropped early. */
 #include "ir/base.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -150,6 +150,17 @@ void *alloc(Arena *a, size_t n)
     else
         b->next = a->top, a->top = b;
     return b->data;
+}
+
+void arena_drop(Arena *a, const void *p)
+{
+    for (Block **b = &a->top; *b; b = &(*b)->next)
+        if ((void *)(*b)->data == p && (*b)->size != BLOCK) {
+            Block *old = *b;
+            *b = old->next;
+            free(old);
+            return;
+        }
 }
 
 void arena_free(Arena *a)

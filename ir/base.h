@@ -14,6 +14,9 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *);
 void *alloc(Arena *, size_t);             /* zeroed; never NULL */
+/* Nobody will read p, which alloc gave: its memory is free again, if it was
+ * large enough to stand alone. */
+void arena_drop(Arena *, const void *p);
 char *fmt(Arena *, const char *, ...) __attribute__((format(printf, 2, 3)));
 /* Room for element n of the array at *p, which it moves when it must grow:
  * `GROW(a, g->node, g->n, g->cap)` then `g->node[g->n++] = ...`. */

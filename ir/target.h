@@ -31,9 +31,11 @@ typedef struct Target {
     double (*cost)(const Graph *, const Ref *, int n, const char **why);
     /* Memory order that the node's result should have: 0 row-major. */
     int (*layout)(const Graph *, Ref);
-    /* Bytes that a pack node's result takes; scratch of a launch. */
+    /* Bytes that a pack node's result takes; scratch of a launch; uses: of
+     * graph_uses. */
     int64_t (*pack_bytes)(const Graph *, Ref);
-    int64_t (*scratch)(const Graph *, const Ref *, int n);
+    int64_t (*scratch)(const Graph *, const Ref *, int n,
+                       const uint32_t *uses);
 } Target;
 
 const Target *target_find(const char *name);  /* NULL; defined in codegen */

@@ -39,12 +39,25 @@ Ref names_find(const Names *t, const Graph *g, const char *name)
     return t->cap ? t->at[place(t, g, name)] : NONE;
 }
 
+static void empty(Names *t, Arena *a, uint32_t cap)
+{
+    t->cap = cap;
+    t->at = alloc(a, cap * sizeof *t->at);
+    memset(t->at, 0xff, cap * sizeof *t->at);         /* NONE */
+}
+
+void names_reserve(Names *t, Arena *a, uint32_t n)
+{
+    uint32_t cap = 64;
+    while (cap < 2 * (n + 1))
+        cap *= 2;
+    empty(t, a, cap);
+}
+
 static void names_grow(Names *t, Arena *a, const Graph *g)
 {
     Names old = *t;
-    t->cap = old.cap ? old.cap * 2 : 64;
-    t->at = alloc(a, t->cap * sizeof *t->at);
-    memset(t->at, 0xff, t->cap * sizeof *t->at);      /* NONE */
+    empty(t, a, old.cap ? old.cap * 2 : 64);
     for (uint32_t i = 0; i < old.cap; i++)
         if (old.at[i] != NONE)
             t->at[place(t, g, g->node[old.at[i]].name)] = old.at[i];
@@ -62,24 +75,32 @@ bool names_add(Names *t, Arena *a, const Graph *g, Ref r)
     return true;
 }
 
-/* A node whose name is taken becomes NAME.1, NAME.2, ... */
-static void name_apart(Names *t, Arena *scratch, Graph *g, Ref r)
+/* A node whose name is taken becomes NAME.1, NAME.2, ...; last: the number
+ * that was given last, by the node whose name it is. */
+static void name_apart(Names *t, Arena *scratch, Graph *g, Ref r,
+                       uint32_t *last)
 {
     const char *name = g->node[r].name;
-    for (int k = 1; !names_add(t, scratch, g, r); k++)
-        g->node[r].name = fmt(g->arena, "%s.%d", name, k);
+    if (names_add(t, scratch, g, r))
+        return;
+    uint32_t *k = &last[names_find(t, g, name)];
+    do
+        g->node[r].name = fmt(g->arena, "%s.%u", name, ++*k);
+    while (!names_add(t, scratch, g, r));
 }
 
 void graph_name(Graph *g)
 {
     Arena *scratch = arena_new();
     Names t = { 0 };
+    uint32_t *last = alloc(scratch, (g->n + 1) * sizeof *last);
+    names_reserve(&t, scratch, g->n);
     for (Ref r = 0; r < g->n; r++)
         if (op_public(g->node[r].op))
             names_add(&t, scratch, g, r);
     for (Ref r = 0; r < g->n; r++)
         if (!op_public(g->node[r].op))
-            name_apart(&t, scratch, g, r);
+            name_apart(&t, scratch, g, r, last);
     arena_free(scratch);
 }
 

@@ -19,6 +19,8 @@ char *node_text(Arena *, const Graph *, Ref);
 /* Nodes by name: an open hash table. */
 typedef struct Names { Ref *at; uint32_t n, cap; } Names;
 Ref names_find(const Names *, const Graph *, const char *name);   /* NONE */
+/* Room for n of them in an empty table. */
+void names_reserve(Names *, Arena *, uint32_t n);
 /* False, and nothing changed, when another node has that name. */
 bool names_add(Names *, Arena *, const Graph *, Ref);
 

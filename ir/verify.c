@@ -306,6 +306,7 @@ void verify(const Graph *g, const char *after)
 {
     Check c = { .g = g, .after = after, .arena = arena_new(),
                 .time = mesh_axes(&g->mesh, TIME) };
+    names_reserve(&c.names, c.arena, g->n);
     for (Ref r = 0; r < g->n; r++)
         readable(&c, r);
     bounds(&c);

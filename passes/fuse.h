@@ -28,6 +28,13 @@ typedef struct Group {
 
 typedef struct Miss { Ref from, to; const char *why; } Miss;
 
+/* What a small graph costs: asked once, and its twins cost the same. */
+typedef struct Price {
+    uint64_t key[2];                      /* two hashes; 0 0: a free slot */
+    double cost;
+    const char *why;
+} Price;
+
 typedef struct Fuse {
     Graph *g;                             /* a copy */
     Arena *arena;
@@ -43,6 +50,8 @@ typedef struct Fuse {
     uint32_t *seen, stamp;                /* by group: of a search */
     Ref *map;                             /* by node: place in a small graph, */
     uint32_t *mark, question;             /* of that question */
+    Price *price;                         /* open hash table */
+    uint32_t nprice, pricecap;
     Miss *miss;
     uint32_t nmiss, misscap;
 } Fuse;

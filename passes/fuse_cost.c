@@ -1,7 +1,8 @@
 /* fuse_cost.c -- a group as a graph of its own, to ask its cost.
  *
  * Values from outside are inputs of the same type and memory order; what is
- * read outside is returned.  The target then sees some twenty nodes. */
+ * read outside is returned.  The target then sees some twenty nodes.  Groups of
+ * repeated blocks make equal graphs, and the target is asked about one. */
 #include "passes/fuse.h"
 
 typedef struct Small {
@@ -76,6 +77,100 @@ static bool leaves(const Small *s, Ref r)
     return s->f->kept[r] || !to->n;
 }
 
+/* ---- prices ---- */
+
+static void mix(uint64_t h[2], uint64_t v)
+{
+    h[0] = (h[0] ^ v) * 0x9e3779b97f4a7c15u;
+    h[0] ^= h[0] >> 29;
+    h[1] = (h[1] + v) * 0xff51afd7ed558ccdu;
+    h[1] ^= h[1] >> 32;
+}
+
+static void mix_attr(uint64_t h[2], const Attr *a)
+{
+    uint64_t value;
+    memcpy(&value, &a->value, sizeof value);
+    mix(h, value);
+    for (const char *s = a->sig ? a->sig : ""; *s; s++)
+        mix(h, (uint8_t)*s);
+    for (int i = 0; i < a->nletter; i++) {
+        mix(h, (uint8_t)a->letter[i].c);
+        mix(h, (uint64_t)a->letter[i].size);
+        mix(h, a->letter[i].split);
+    }
+    const int64_t rest[] = { a->nletter, a->ndata, a->at, a->size, a->dim,
+                             a->to, a->stride, a->pad, a->dilate, a->use,
+                             a->dtype, a->axes };
+    for (int i = 0; i < COUNT(rest); i++)
+        mix(h, (uint64_t)rest[i]);
+}
+
+static void mix_node(uint64_t h[2], const Node *n)
+{
+    const Type *t = &n->type;
+    mix(h, (uint64_t)n->op << 32 | (uint32_t)n->nin);
+    for (int i = 0; i < n->nin; i++)
+        mix(h, n->in[i]);
+    mix(h, (uint64_t)t->dtype << 32 | (uint32_t)t->ndim);
+    for (int d = 0; d < t->ndim; d++) {
+        mix(h, (uint64_t)t->dim[d]);
+        mix(h, t->split[d]);
+        mix(h, (uint64_t)t->lo[d] << 8 | t->hi[d]);
+    }
+    mix(h, (uint64_t)t->partial << 32 | t->fold);
+    mix(h, (uint64_t)n->segment << 32 | n->loop);
+    mix(h, (uint64_t)(uint32_t)n->layout << 32 | (uint32_t)n->kernel);
+    mix_attr(h, &n->attr);
+}
+
+static void price_key(const Small *s, uint64_t h[2])
+{
+    h[0] = s->g->n, h[1] = 1;
+    for (Ref r = 0; r < s->g->n; r++)
+        mix_node(h, &s->g->node[r]);
+    for (uint32_t i = 0; i < s->g->nout; i++)
+        mix(h, s->g->out[i].ref);
+    for (int i = 0; i < s->nasked; i++)
+        mix(h, s->asked[i]);
+}
+
+static Price *price_slot(Price *table, uint32_t cap, const uint64_t key[2])
+{
+    uint32_t i = (uint32_t)key[0] & (cap - 1);
+    while ((table[i].key[0] || table[i].key[1])
+           && (table[i].key[0] != key[0] || table[i].key[1] != key[1]))
+        i = (i + 1) & (cap - 1);
+    return &table[i];
+}
+
+static void prices_grow(Fuse *f)
+{
+    uint32_t cap = f->pricecap ? 2 * f->pricecap : 256;
+    Price *table = alloc(f->arena, cap * sizeof *table);
+    for (uint32_t i = 0; i < f->pricecap; i++)
+        if (f->price[i].key[0] || f->price[i].key[1])
+            *price_slot(table, cap, f->price[i].key) = f->price[i];
+    f->price = table, f->pricecap = cap;
+}
+
+static double price(const Small *s, const char **why)
+{
+    Fuse *f = s->f;
+    uint64_t key[2];
+    price_key(s, key);
+    if (2 * (f->nprice + 1) > f->pricecap)
+        prices_grow(f);
+    Price *p = price_slot(f->price, f->pricecap, key);
+    if (!p->key[0] && !p->key[1]) {
+        *p = (Price){ .key = { key[0], key[1] } };
+        p->cost = f->target->cost(s->g, s->asked, s->nasked, &p->why);
+        f->nprice++;
+    }
+    *why = p->why;
+    return p->cost;
+}
+
 double fuse_cost(Fuse *f, const List *group, const char **why)
 {
     Arena *a = arena_new();
@@ -88,8 +183,7 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
     for (uint32_t i = 0; i < group->n; i++)
         if (leaves(&s, group->at[i]))
             graph_out(&g, "", f->map[group->at[i]]);
-    *why = NULL;
-    double cost = f->target->cost(&g, s.asked, s.nasked, why);
+    double cost = price(&s, why);
     arena_free(a);
     return cost;
 }

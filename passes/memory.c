@@ -239,7 +239,7 @@ static void scratch_items(Mem *m)
     for (uint32_t l = 0; t && t->scratch && l < m->s->nlaunch; l++) {
         Launch *q = &m->s->launch[l];
         if (m->g->node[q->node[0]].bucket < 0)  /* of a bucket: none */
-            q->scratch = t->scratch(m->g, q->node, q->n);
+            q->scratch = t->scratch(m->g, q->node, q->n, m->uses);
     }
     for (uint32_t k = 0; k < m->s->nstep; k++) {
         int64_t bytes = m->s->launch[m->s->step[k].launch].scratch;

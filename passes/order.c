@@ -260,19 +260,32 @@ static void own_results(Order *o)
     }
 }
 
-/* Does the launch read the leaf, if at all, at the index that it writes?  So
- * it is when all of its nodes are pointwise, but for numbers spread out: then
- * the old value is read before the new one is written. */
-static bool launch_aligned(const Order *o, const Launch *l, Ref leaf)
+/* Are all nodes of each launch pointwise, but for numbers spread out?  Then it
+ * reads what it writes over before it writes it. */
+static bool *launches_aligned(const Order *o)
 {
-    bool reads = false, aligned = true;
+    bool *aligned = alloc(o->scratch, o->s->nlaunch + 1);
+    for (uint32_t k = 0; k < o->s->nlaunch; k++) {
+        const Launch *l = &o->s->launch[k];
+        aligned[k] = true;
+        for (int i = 0; i < l->n; i++) {
+            const Node *n = &o->g->node[l->node[i]];
+            aligned[k] &= node_is_spread(n) || !n->nin
+                       || node_aligned(o->g, n);
+        }
+    }
+    return aligned;
+}
+
+static bool launch_reads(const Order *o, const Launch *l, Ref leaf)
+{
     for (int i = 0; i < l->n; i++) {
         const Node *n = &o->g->node[l->node[i]];
-        aligned &= node_is_spread(n) || !n->nin || node_aligned(o->g, n);
         for (int k = 0; k < n->nin; k++)
-            reads |= view_root(o->g, n->in[k]) == leaf;
+            if (view_root(o->g, n->in[k]) == leaf)
+                return true;
     }
-    return !reads || aligned;
+    return false;
 }
 
 /* The last step that reads each value's bytes, in all turns, plus one; an
@@ -295,14 +308,14 @@ static uint32_t *last_reads(const Order *o, uint32_t limit)
 
 /* May the leaf take its new value in the bytes of the old one? */
 static bool takes_effect_in_place(const Order *o, Ref leaf, Ref value,
-                                  const uint32_t *last)
+                                  const uint32_t *last, const bool *aligned)
 {
     const Graph *g = o->g;
     if (borrowed(g, value) || g->node[value].loop || g->node[value].layout)
         return false;
     uint32_t l = o->of[value] - 1;
-    return launch_aligned(o, &o->s->launch[l], leaf)
-        && last[leaf] <= o->at[l] + 1;
+    return last[leaf] <= o->at[l] + 1
+        && (aligned[l] || !launch_reads(o, &o->s->launch[l], leaf));
 }
 
 static bool is_set(const Graph *g, Ref leaf)
@@ -334,17 +347,19 @@ static void settle(Order *o)
     uint32_t limit = g->n;
     own_results(o);
     settle_leaves(o);
+    bool *given = alloc(o->scratch, g->n + 1);
     for (uint32_t i = 0; i < g->nset; i++) {
-        bool twice = false;
-        for (uint32_t k = 0; k < i; k++)
-            twice |= g->set[k].value == g->set[i].value;
-        if (borrowed(g, g->set[i].value) || twice)
-            g->set[i].value = append_copy(o, g->set[i].value);
+        Ref v = g->set[i].value;
+        if (borrowed(g, v) || given[v])
+            g->set[i].value = append_copy(o, v);
+        given[v] = true;
     }
     const uint32_t *last = last_reads(o, limit);
+    const bool *aligned = launches_aligned(o);
     for (uint32_t i = 0; i < g->nset; i++)
         if (g->set[i].value < limit
-            && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, last))
+            && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, last,
+                                      aligned))
             g->set[i].value = append_copy(o, g->set[i].value);
 }
 

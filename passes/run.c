@@ -79,13 +79,18 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
 
 Graph *run_passes(const char *list, const Graph *g, Job *j)
 {
-    bool on = !j->start_from;
+    bool on = !j->start_from, ours = false;
     for (int i = 0; i < npass; i++) {
         const PassInfo *p = &passes[i];
         if (!on && strcmp(p->name, j->start_from) == 0)
             on = true;
-        if (on && (!list || listed(list, p->name)))
+        if (on && (!list || listed(list, p->name))) {
+            const Graph *before = g;
             g = run_one(p, g, j);
+            if (ours)                     /* nobody else has seen it */
+                arena_drop(j->keep, before->node);
+            ours = true;
+        }
         if (j->stop_after && strcmp(p->name, j->stop_after) == 0)
             break;
     }

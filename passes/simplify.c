@@ -283,7 +283,10 @@ Graph *graph_dce(const Graph *in, Job *j)
 
 static Graph *both(const Graph *in, Job *j)
 {
-    return graph_dce(graph_simplify(in, j), j);
+    Graph *once = graph_simplify(in, j);
+    Graph *out = graph_dce(once, j);
+    arena_drop(j->keep, once->node);
+    return out;
 }
 
 Graph *pass_simplify(const Graph *in, Job *j) { return both(in, j); }

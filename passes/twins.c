@@ -25,6 +25,10 @@ typedef struct Twins {
     int n;
     int *leaf_level;                      /* of launches without kernel */
     uint32_t *uses;
+    uint32_t *at;                         /* by node: place in its kernel */
+    struct Read { int kernel, place; } *read;  /* by node: among what the kernel
+                                                  asked last reads; + 1 */
+    uint32_t *inside;                     /* by node: uses in its own kernel */
 } Twins;
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -87,35 +91,23 @@ static bool is_fill(const Node *n)
     return n->op == OP_const && n->attr.ndata == 0;
 }
 
-/* Place of an operand: within the body, or among what it reads. */
-static int64_t place(const Body *b, Ref r, Ref *read, int *nread)
+/* Place of an operand: within the kernel, or among what it reads. */
+static int64_t place(Twins *t, int kernel, Ref r, int *nread)
 {
-    for (uint32_t i = 0; i < b->n; i++)
-        if (b->node[i] == r)
-            return i;
-    int k = 0;
-    while (k < *nread && read[k] != r)
-        k++;
-    if (k == *nread)
-        read[(*nread)++] = r;
-    return -1 - k;
+    struct Read *p = &t->read[r];
+    if (t->g->node[r].kernel == kernel)
+        return t->at[r];
+    if (p->kernel != kernel + 1)
+        *p = (struct Read){ kernel + 1, (*nread)++ };
+    return -1 - p->place;
 }
 
-static uint64_t hash_operand(const Twins *t, uint64_t h, const Body *b, Ref r,
-                             Ref *read, int *nread)
+static uint64_t hash_operand(Twins *t, uint64_t h, int kernel, Ref r,
+                             int *nread)
 {
     const Type *u = &t->g->node[r].type;
-    h = mix(h, (uint64_t)place(b, r, read, nread));
+    h = mix(h, (uint64_t)place(t, kernel, r, nread));
     return mix(mix(h, u->dtype), u->ndim == 0);
-}
-
-static uint32_t uses_inside(const Twins *t, const Body *b, Ref r)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < b->n; i++)
-        for (int o = 0; o < t->g->node[b->node[i]].nin; o++)
-            n += t->g->node[b->node[i]].in[o] == r;
-    return n;
 }
 
 enum { BODY = 96 };                       /* nodes; longer ones are left */
@@ -125,11 +117,11 @@ enum { BODY = 96 };                       /* nodes; longer ones are left */
 static uint64_t body_hash(Twins *t, const Body *b)
 {
     const Graph *g = t->g;
-    Ref *read = alloc(t->scratch, (4 * b->n + 1) * sizeof *read);
     int nread = 0;
     uint64_t h = b->n;
     if (b->n == 0 || b->n > BODY)
         return 0;
+    int kernel = g->node[b->node[0]].kernel;
     for (uint32_t i = 0; i < b->n; i++) {
         const Node *n = &g->node[b->node[i]];
         bool scalar = n->type.ndim == 0;
@@ -139,8 +131,8 @@ static uint64_t body_hash(Twins *t, const Body *b)
         h = mix(mix(mix(h, n->op), n->type.dtype), scalar);
         h = mix_double(h, n->attr.value);
         for (int o = 0; o < n->nin; o++)
-            h = hash_operand(t, h, b, n->in[o], read, &nread);
-        bool leaves = t->uses[b->node[i]] > uses_inside(t, b, b->node[i]);
+            h = hash_operand(t, h, kernel, n->in[o], &nread);
+        bool leaves = t->uses[b->node[i]] > t->inside[b->node[i]];
         if (leaves && scalar)
             return 0;
         h = mix(h, leaves);
@@ -156,13 +148,20 @@ static void find_bodies(Twins *t)
             t->n = g->node[r].kernel + 1;
     t->body = alloc(t->scratch, (size_t)(t->n + 1) * sizeof *t->body);
     t->leaf_level = alloc(t->scratch, (g->n + 1) * sizeof *t->leaf_level);
+    t->at = alloc(t->scratch, (g->n + 1) * sizeof *t->at);
+    t->read = alloc(t->scratch, (g->n + 1) * sizeof *t->read);
+    t->inside = alloc(t->scratch, (g->n + 1) * sizeof *t->inside);
     for (Ref r = 0; r < g->n; r++) {
         if (g->node[r].kernel < 0)
             continue;
         Body *b = &t->body[g->node[r].kernel];
         GROW(t->scratch, b->node, b->n, b->cap);
+        t->at[r] = b->n;
         b->node[b->n++] = r;
         b->level = -1;
+        for (int i = 0; i < g->node[r].nin; i++)
+            t->inside[g->node[r].in[i]] +=
+                g->node[g->node[r].in[i]].kernel == g->node[r].kernel;
     }
     for (int k = 0; k < t->n; k++) {
         t->body[k].hash = body_hash(t, &t->body[k]);

@@ -20,8 +20,10 @@ static inline int fake_layout(const Graph *g, Ref r)
     return ops[g->node[r].op].family == FAMILY_conv ? 231 : 0;
 }
 
-static inline int64_t fake_scratch(const Graph *g, const Ref *r, int n)
+static inline int64_t fake_scratch(const Graph *g, const Ref *r, int n,
+                                   const uint32_t *uses)
 {
+    (void)uses;
     return n == 1 && ops[g->node[r[0]].op].family == FAMILY_conv ? 1000 : 0;
 }
 
