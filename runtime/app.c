@@ -360,26 +360,36 @@ static DpcStatus prefix_of(char to[DPC_PATH], const char *name, size_t n)
     return dpc_path(to, "%.*s%s", (int)n, name, dot ? "." : "");
 }
 
-/* [HERE[:THERE]=]PATH[:ema]: params HERE.* from tensors THERE.*, which is
- * HERE.* when it is not said. */
+/* Is `word` the end of the first *n letters?  Then it is cut off. */
+static bool ends(const char *s, size_t *n, const char *word)
+{
+    size_t k = strlen(word);
+    bool yes = *n > k && !strncmp(s + *n - k, word, k);
+    *n -= yes ? k : 0;
+    return yes;
+}
+
+/* [HERE[:THERE]=]PATH[:ema][:partial]: params HERE.* from tensors THERE.*,
+ * which is HERE.* when it is not said. */
 static DpcStatus init_from(DpcApp *a, const char *arg)
 {
     char path[DPC_PATH], here[DPC_PATH], there[DPC_PATH];
     const char *eq = strchr(arg, '='), *from = eq ? eq + 1 : arg;
     size_t n = strlen(from), name = eq ? (size_t)(eq - arg) : 0;
-    bool ema = n > 4 && !strcmp(from + n - 4, ":ema");
+    int how = ends(from, &n, ":partial") ? DPC_INIT_PARTIAL : 0;
+    how |= ends(from, &n, ":ema") ? DPC_INIT_EMA : 0;
     const char *colon = name ? memchr(arg, ':', name) : NULL;
     size_t own = colon ? (size_t)(colon - arg) : name;
     const char *other = colon ? colon + 1 : arg;
     int loaded;
-    DpcStatus s = dpc_path(path, "%.*s", (int)(ema ? n - 4 : n), from);
+    DpcStatus s = dpc_path(path, "%.*s", (int)n, from);
     s = s ? s : prefix_of(here, arg, own);
     s = s ? s : prefix_of(there, other, colon ? name - own - 1 : name);
     s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], path,
-                                   here, there, ema, &loaded);
+                                   here, there, how, &loaded);
     if (!s)
         dpc_app_note(a, "weights %s: %d tensors%s", path, loaded,
-                     ema ? ", averaged where there" : "");
+                     how & DPC_INIT_EMA ? ", averaged where there" : "");
     return s;
 }
 

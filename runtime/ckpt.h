@@ -73,11 +73,14 @@ DpcStatus dpc_ckpt_load(DpcCkpt *, void *leaves, DpcCkptInfo *,
 /* Fills the params called `here`... from tensors called `there`... of a
  * checkpoint, a folder of checkpoints or its parent (the newest is taken), a
  * safetensors file or a folder of them; floats are converted.
- * ema: "ema.NAME" is preferred to "NAME".  States called "ema.HERE..." get the
- * average there, or what the param gets.  All such params must be found;
- * tensors left over are told in a warning.  *nloaded: how many, may be NULL */
+ * DPC_INIT_EMA: "ema.NAME" is preferred to "NAME".  States called "ema.HERE..."
+ * get the average there, or what the param gets.  All such params must be
+ * found, but with DPC_INIT_PARTIAL trainable ones may keep what they start as
+ * (adapters of a frozen base); tensors left over are told in a warning.
+ * *nloaded: how many, may be NULL */
+enum { DPC_INIT_EMA = 1, DPC_INIT_PARTIAL = 2 };
 DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const char *path,
-                             const char *here, const char *there, bool ema,
+                             const char *here, const char *there, int how,
                              int *nloaded);
 
 /* Hash of the logical tensors alone: equal for equal states, whatever the

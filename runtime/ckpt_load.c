@@ -183,7 +183,7 @@ DpcStatus dpc_ckpt_load(DpcCkpt *c, void *leaves, DpcCkptInfo *info,
 
 typedef struct Import {
     const char *here, *there;
-    bool ema;
+    int how;                              /* DPC_INIT_... */
 } Import;
 
 /* Name of the param whose moving average this state is; NULL: it is none. */
@@ -206,7 +206,7 @@ static const DpcWhole *import_find(const Import *m, const DpcSource *s,
     const char *of = averaged(l);
     const char *rest = (of ? of : l->name) + strlen(m->here);
     const DpcWhole *w = NULL;
-    if ((m->ema || of) && dpc_path(name, "ema.%s%s", m->there, rest) == DPC_OK)
+    if ((m->how & DPC_INIT_EMA || of) && dpc_path(name, "ema.%s%s", m->there, rest) == DPC_OK)
         w = dpc_source_find(s, name);
     if (!w && dpc_path(name, "%s%s", m->there, rest) == DPC_OK)
         w = dpc_source_find(s, name);
@@ -240,19 +240,22 @@ static DpcStatus import_check(DpcCkpt *c, const Import *m, const DpcSource *s,
 {
     Misfit bad = { 0 };
     char name[DPC_PATH];
+    bool any = false;
     *n = 0;
     for (uint32_t i = 0; i < c->unit->nleaf; i++) {
         const DpcLeaf *l = &c->unit->leaf[i];
         if (!imports(m, l))
             continue;
         const DpcWhole *w = import_find(m, s, l, name);
-        *n += l->kind == DPC_PARAM;
+        *n += l->kind == DPC_PARAM && w;
+        any |= l->kind == DPC_PARAM;
         if (w)
             compare(&bad, l, w, true);
-        else if (l->kind == DPC_PARAM)
+        else if (l->kind == DPC_PARAM
+                 && !(m->how & DPC_INIT_PARTIAL && l->trainable))
             tell_missing(&bad, s, name);
     }
-    if (*n == 0)
+    if (!any)
         return dpc_fail(DPC_USER, "%s: error: init: no param of this model is "
                         "called \"%s...\"", s->path, m->here);
     return misfit_status(&bad, s->path);
@@ -271,10 +274,10 @@ static DpcStatus import_path(DpcCkpt *c, const char *path, char to[DPC_PATH])
 }
 
 DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const char *path,
-                             const char *here, const char *there, bool ema,
+                             const char *here, const char *there, int how,
                              int *nloaded)
 {
-    Import m = { here, there, ema };
+    Import m = { here, there, how };
     DpcSource *source;
     char name[DPC_PATH], from[DPC_PATH];
     int n = 0;

@@ -267,7 +267,7 @@ static void another_model_is_refused_by_name(void **state)
 }
 
 static int loaded;
-static bool use_ema;
+static int use_ema;                       /* or DPC_INIT_PARTIAL */
 static const char *init_path, *init_here;
 
 static void init_from(Rank *r, DpcCkpt *c)
@@ -331,6 +331,25 @@ static void missing_params_are_listed_and_left_overs_told(void **state)
                            "\"clip....\""));
 }
 
+static void only_trainable_params_may_be_missing(void **state)
+{
+    char path[DPC_PATH];
+    (void)state;
+    world_make(&one, 4, 1);
+    ok(world_run(save));
+    dpc_path(path, "%s/step-00000001/model.safetensors", root);
+    init_path = path, use_ema = 0, init_here = "";
+    ranks[0].mesh.leaf[1].name = "adapter";
+    ranks[0].mesh.leaf[1].trainable = true;
+    assert_int_equal(world_run(init_from), DPC_USER);
+    use_ema = DPC_INIT_PARTIAL;
+    ok(world_run(init_from));
+    assert_int_equal(loaded, 1);
+    ranks[0].mesh.leaf[1].trainable = false;
+    assert_int_equal(world_run(init_from), DPC_USER);
+    assert_non_null(strstr(ranks[0].text, "missing \"adapter\""));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -349,6 +368,7 @@ int main(void)
         T(another_model_is_refused_by_name),
         T(params_come_from_another_model_by_prefix),
         T(missing_params_are_listed_and_left_overs_told),
+        T(only_trainable_params_may_be_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
