@@ -10,14 +10,6 @@ enum { MAXARG = 4096 };
 
 /* ---- leaves ---- */
 
-static DpcLeaf *leaf_find(const Unit *u, int kind, const char *name)
-{
-    for (uint32_t i = 0; i < u->nleaf; i++)
-        if (u->leaf[i].kind == kind && strcmp(u->leaf[i].name, name) == 0)
-            return &u->leaf[i];
-    return NULL;
-}
-
 static bool same_leaf(const DpcLeaf *l, const Type *t)
 {
     bool same = l->dtype == t->dtype && l->ndim == t->ndim;
@@ -26,11 +18,22 @@ static bool same_leaf(const DpcLeaf *l, const Type *t)
     return same;
 }
 
+/* Inputs may have other sizes in other programs. */
+static DpcLeaf *leaf_find(const Unit *u, int kind, const char *name,
+                          const Type *t)
+{
+    for (uint32_t i = 0; i < u->nleaf; i++)
+        if (u->leaf[i].kind == kind && strcmp(u->leaf[i].name, name) == 0
+            && (kind != DPC_INPUT || same_leaf(&u->leaf[i], t)))
+            return &u->leaf[i];
+    return NULL;
+}
+
 static uint32_t leaf_add(Unit *u, int kind, const char *name, const Graph *g,
                          Ref r)
 {
     const Node *n = &g->node[r];
-    DpcLeaf *l = leaf_find(u, kind, name);
+    DpcLeaf *l = leaf_find(u, kind, name, &n->type);
     if (l && !same_leaf(l, &n->type))
         err(n->loc, "\"%s\" is %s here and another type in another entry, at "
             "%s", name, type_text(u->arena, &g->mesh, &n->type), l->loc);

@@ -130,11 +130,24 @@ Ref leaf_node(lua_State *L, const UnitLeaf *u)
     return r;
 }
 
+/* What the index calls a leaf: its name; an input of other sizes than in the
+ * entries before has its type there too. */
+static const char *leaf_key(lua_State *L, Op op, const char *name,
+                            const Type *t)
+{
+    const UnitLeaf *u = leaf_find(L, name);
+    bool other = u && op == OP_input && u->op == op
+              && u->type.dtype == t->dtype && !type_equal(&u->type, t)
+              && made_find(L, name) == NONE;
+    return other ? fmt(front_of(L)->a, "%s %s", name, type_show(L, t)) : name;
+}
+
 /* init on top of the stack, popped: a function, value, number or nil. */
 static void leaf_get(lua_State *L, Op op, const char *name, Type t, Attr attr)
 {
     Front *f = front_of(L);
-    UnitLeaf *u = leaf_find(L, name);
+    const char *key = leaf_key(L, op, name, &t);
+    UnitLeaf *u = leaf_find(L, key);
     if (u) {
         leaf_same(L, u, op, &t, &attr);
         lua_pop(L, 1);
@@ -146,7 +159,7 @@ static void leaf_get(lua_State *L, Op op, const char *name, Type t, Attr attr)
                          .init_graph = f->g, .set = NONE };
         u->init = lua_isnil(L, -1) ? (lua_pop(L, 1), LUA_NOREF)
                 : luaL_ref(L, LUA_REGISTRYINDEX);
-        map_put(L, index_, name, f->nleaf++);
+        map_put(L, index_, key, f->nleaf++);
     }
     value_push(L, leaf_node(L, u));
 }

@@ -230,18 +230,32 @@ static bool has_run(const Model *m, const char *command)
     return false;
 }
 
+/* The entry, or else the first of its sizes: "train-512x512". */
+static const char *entry_of(const Model *m, const char *name)
+{
+    size_t n = strlen(name);
+    if (model_entry(m, name))
+        return name;
+    for (int i = 0; i < m->nentry; i++)
+        if (strncmp(m->entry[i]->entry, name, n) == 0
+            && m->entry[i]->entry[n] == '-')
+            return m->entry[i]->entry;
+    return NULL;
+}
+
 /* `train` and `eval` need no run when there is an entry of that name: they
  * are that entry, training after `init`. */
 static void runs_default(Front *f)
 {
-    static const char *const row[][2] = {
-        { "train", "init" }, { "train", "train" }, { "eval", "eval" },
-    };
     Model *m = f->model;
-    bool train = !has_run(m, "train"), eval = !has_run(m, "eval");
+    const char *train = entry_of(m, "train"), *eval = entry_of(m, "eval");
+    const char *const row[][2] = {
+        { "train", train ? "init" : NULL }, { "train", train },
+        { "eval", eval },
+    };
+    bool has[] = { has_run(m, "train"), has_run(m, "eval") };
     for (int k = 0; k < COUNT(row); k++) {
-        bool wanted = strcmp(row[k][0], "train") == 0 ? train : eval;
-        if (!wanted || !model_entry(m, row[k][0]) || !model_entry(m, row[k][1]))
+        if (has[k == 2] || !row[k][1] || !model_entry(m, row[k][1]))
             continue;
         GROW(f->a, m->run, m->nrun, m->runcap);
         m->run[m->nrun++] = (ModelRun){ row[k][0], row[k][1], NULL, 1 };

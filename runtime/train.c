@@ -4,8 +4,8 @@
  * agreed by a vote of all ranks at each boundary, because a signal comes to
  * them at different times.  Metrics are outputs of the whole mesh, so all
  * ranks see the same numbers and decide alike without talking. */
-#include "runtime/app.h"
 #include "runtime/small.h"
+#include "runtime/ways.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +17,8 @@ enum { SKIPS_IN_A_ROW = 10 };
 
 typedef struct Train {
     DpcApp *app;
-    uint32_t program;
-    DpcFeed *feed;
-    DpcValues values;
-    int loss, finite;                     /* of values; -1: none */
+    DpcWays ways;
+    DpcWay *now;                          /* of the step under way */
     int32_t lr;                           /* leaf; -1: none */
     int64_t skipped, in_a_row;
     bool skip;                            /* policy */
@@ -35,16 +33,17 @@ typedef struct Train {
 
 static bool step_is_finite(const Train *t)
 {
-    if (t->finite >= 0 && t->values.value[t->finite] == 0)
+    const DpcWay *w = t->now;
+    if (w->finite >= 0 && w->values.value[w->finite] == 0)
         return false;
-    return t->loss < 0 || isfinite(t->values.value[t->loss]);
+    return w->loss < 0 || isfinite(w->values.value[w->loss]);
 }
 
 /* Finds the op and says so; nothing is saved. */
 static DpcStatus stop_not_finite(Train *t)
 {
     char text[768];
-    DpcStatus s = dpc_rt_hunt(t->app->rt, t->program,
+    DpcStatus s = dpc_rt_hunt(t->app->rt, t->now->program,
                               (uint64_t)t->app->step, text, sizeof text);
     if (s)
         return s;
@@ -57,7 +56,7 @@ static DpcStatus stop_not_finite(Train *t)
 
 static DpcStatus look(Train *t)
 {
-    dpc_values_read(&t->values);
+    dpc_values_read(&t->now->values);
     if (step_is_finite(t)) {
         t->in_a_row = 0;
         return DPC_OK;
@@ -76,11 +75,11 @@ static DpcStatus report(Train *t, double begin, double data_wait)
     if (!dpc_app_first(a))
         return DPC_OK;
     DpcReport r = {
-        .step = a->step, .steps = a->opt.steps, .values = &t->values,
+        .step = a->step, .steps = a->opt.steps, .values = &t->now->values,
         .lr = t->lr < 0 ? NAN : a->opt.scalar[t->lr],
         .seconds = dpc_now() - begin, .data_wait = data_wait,
         .times = a->rt->times, .skipped = t->skipped,
-        .samples = a->unit->program[t->program].batch};
+        .samples = a->unit->program[t->now->program].batch};
     return dpc_metrics_step(&a->metrics, &r);
 }
 
@@ -89,15 +88,16 @@ static DpcStatus step(Train *t)
     DpcApp *a = t->app;
     double begin = dpc_now(), data_wait = 0;
     a->rt->times = (DpcTimes){0};
-    DpcStatus s = dpc_feed_next(t->feed, &data_wait);
+    t->now = dpc_ways_at(&t->ways, a->step);
+    DpcStatus s = dpc_feed_next(t->now->feed, &data_wait);
     if (!s)
-        s = dpc_app_run(a, t->program, a->step);
+        s = dpc_app_run(a, t->now->program, a->step);
     if (!s)
         s = look(t);
     if (s)
         return s;
     a->step++;
-    a->cursor += a->unit->program[t->program].batch;
+    a->cursor += a->unit->program[t->now->program].batch;
     return report(t, begin, data_wait);
 }
 
@@ -194,7 +194,7 @@ static DpcStatus between(Train *t)
 static DpcStatus policy(Train *t)
 {
     const DpcOptions *o = &t->app->opt;
-    t->skip = t->finite >= 0;
+    t->skip = t->ways.way[0].finite >= 0;
     if (o->nan && strcmp(o->nan, "skip") && strcmp(o->nan, "stop"))
         return dpc_fail(DPC_USAGE, "%s: error: '--nan %s': wanted skip or "
                         "stop", o->program, o->nan);
@@ -216,19 +216,20 @@ static void best_of(Train *t, char name[64])
 }
 
 /* The last row of `train` is the loop. */
-static DpcStatus loop_row(const DpcApp *a, uint32_t *program)
+static const char *loop_row(const DpcApp *a)
 {
-    const char *entry = NULL;
+    const char *entry = "train";
     for (uint32_t i = 0; i < a->unit->nrun; i++)
         if (!strcmp(a->unit->run[i].command, "train"))
             entry = a->unit->run[i].entry;
-    return dpc_app_entry(a, entry ? entry : "train", program);
+    return entry;
 }
 
 static DpcStatus train_open(Train *t, DpcApp *a)
 {
+    uint32_t program;
     *t = (Train){.app = a, .saved = -1};
-    DpcStatus s = loop_row(a, &t->program);
+    DpcStatus s = dpc_app_entry(a, loop_row(a), &program);
     if (!s)
         s = dpc_app_state(a, true);
     if (s)
@@ -236,18 +237,12 @@ static DpcStatus train_open(Train *t, DpcApp *a)
     if (a->opt.steps < 0)
         return dpc_fail(DPC_USAGE, "%s: error: how many steps? give --steps",
                         a->opt.program);
-    DpcFeedHow how = {.data = a->data, .spec = a->opt.data,
-        .seed = a->rt->seed, .start = a->opt.overfit ? 0 : a->step,
-        .given = a->given, .ngiven = a->ngiven, .once = a->opt.overfit};
-    if ((s = dpc_feed_open(a->rt, t->program, &how, &t->feed)))
+    if ((s = dpc_ways_open(a, loop_row(a), &t->ways)))
         return s;
-    a->metrics.planned += dpc_feed_bytes(t->feed) + a->rt->stage_bytes +
+    a->metrics.planned += dpc_ways_bytes(&t->ways) + a->rt->stage_bytes +
                           dpc_small_bytes();
     if ((s = dpc_metrics_memory(&a->metrics, a->rt)))
         return s;
-    dpc_values_bind(a->rt, t->program, &t->values);
-    t->loss = dpc_values_find(&t->values, "loss");
-    t->finite = dpc_values_find(&t->values, "finite");
     t->lr = dpc_rt_find(a->unit, "lr");
     if (a->resumed)
         t->saved = a->step;
@@ -284,6 +279,6 @@ DpcStatus dpc_app_train(DpcApp *a)
         s = save(&t, false);
     if (!s)
         farewell(&t);
-    dpc_feed_close(t.feed);
+    dpc_ways_close(&t.ways);
     return s;
 }
