@@ -1,4 +1,5 @@
 /* cmd_check.c -- dpc check and dpc print: a model, looked at. */
+#include "compiler/dead.h"
 #include "compiler/options.h"
 
 /* ---- check ---- */
@@ -6,6 +7,9 @@
 typedef struct Size {
     int64_t parameters, trainable, states;
     double forward, step;                 /* flops of one step, whole */
+    Dead *dead;                           /* trainable, but never trained */
+    uint32_t ndead;
+    int64_t dead_numbers;
 } Size;
 
 static void mark(const Graph *g, Ref r, bool *in)
@@ -48,6 +52,9 @@ static Size model_size(const Options *o, const Model *m, const Graph *g)
     Job job = { .keep = o->arena, .plan = &plan };
     const Graph *once = run_passes("simplify", g, &job);
     s.forward = flops_forward(once, o->arena);
+    s.dead = dead_find(once, o->arena, &s.ndead);
+    for (uint32_t i = 0; i < s.ndead; i++)
+        s.dead_numbers += s.dead[i].count;
     const Graph *step = run_passes("grad,tidy", once, &job);
     for (Ref r = 0; r < step->n; r++)
         s.step += node_flops(step, r);
@@ -82,6 +89,16 @@ static void options_json(const Model *m)
     }
 }
 
+static void dead_json(const Size *s)
+{
+    for (uint32_t i = 0; i < s->ndead; i++) {
+        printf("%s{\"name\": ", i ? ", " : "");
+        json_quote(stdout, s->dead[i].name);
+        printf(", \"numbers\": %lld, \"of\": %lld}",
+               (long long)s->dead[i].count, (long long)s->dead[i].of);
+    }
+}
+
 static void check_json(const Model *m, const Graph *g, const Size *s)
 {
     printf("{\"model\": ");
@@ -95,6 +112,9 @@ static void check_json(const Model *m, const Graph *g, const Size *s)
     entries_json(m);
     printf("], \"options\": [");
     options_json(m);
+    printf("], \"dead_parameters\": %lld, \"dead\": [",
+           (long long)s->dead_numbers);
+    dead_json(s);
     printf("], \"meta\": %s}\n", m->meta);
 }
 
@@ -106,6 +126,12 @@ static void check_text(const Options *o, const Model *m, const Graph *g,
            (long long)s->states);
     printf("%-12s %.4g flops forward, %.4g a step\n", g->entry, s->forward,
            s->step);
+    if (s->ndead)
+        printf("%-12s %lld trainable numbers have no gradient\n", g->entry,
+               (long long)s->dead_numbers);
+    for (uint32_t i = 0; i < s->ndead && !o->quiet; i++)
+        printf("  no gradient  %s: %lld of %lld\n", s->dead[i].name,
+               (long long)s->dead[i].count, (long long)s->dead[i].of);
     for (int i = 0; i < m->nentry && !o->quiet; i++)
         printf("%-12s %u nodes\n", m->entry[i]->entry, m->entry[i]->n);
     for (uint32_t i = 0; i < m->noption && !o->quiet; i++)

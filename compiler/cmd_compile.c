@@ -1,5 +1,6 @@
 /* cmd_compile.c -- dpc compile: a model and a plan become one binary. */
 #include "codegen/unit.h"
+#include "compiler/dead.h"
 #include "compiler/options.h"
 #include "passes/clock.h"
 #include <errno.h>
@@ -200,6 +201,22 @@ static void stages_refuse(const Options *o, const Plan *p)
                 m->axis[i].name, m->axis[i].size);
 }
 
+/* A line for each entry that trains less than it could. */
+static void dead_report(const Options *o, const Model *m)
+{
+    for (int i = 0; i < m->nentry && !o->quiet; i++) {
+        uint32_t n;
+        int64_t count = 0;
+        const Dead *d = dead_find(m->entry[i], o->arena, &n);
+        for (uint32_t k = 0; k < n; k++)
+            count += d[k].count;
+        if (n)
+            fprintf(stderr, "dpc: %s: %lld trainable numbers in %u leaves "
+                    "have no gradient; dpc check names them\n",
+                    m->entry[i]->entry, (long long)count, n);
+    }
+}
+
 /* All that a binary follows from but the compilers, as text. */
 static char *input_text(const Model *m, const Plan *p, const Job *j, size_t *n)
 {
@@ -252,6 +269,7 @@ void model_compile(const Options *o, const Model *m)
         return;
     }
     unit_threads(rank_threads(&job));
+    dead_report(o, m);
     if (emit & EMIT_PLAN)
         plan_write(o, m, plan);
     Graph **done = alloc(o->arena, (size_t)m->nentry * sizeof *done);

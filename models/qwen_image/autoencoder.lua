@@ -9,6 +9,7 @@
 -- In the shapes: b pictures, c channels, h rows, w columns.
 
 local nn = require "nn"
+local options = require "options"
 
 local autoencoder = {}
 
@@ -24,25 +25,13 @@ local defaults = {
                   2.8251, 1.9160 },
 }
 
-local function fail(form, ...)
-  dpc.fail(("autoencoder: " .. form):format(...))
-end
-
 -- The options o made whole; a key that nobody takes is an error.
 function autoencoder.options(o)
-  local full = {}
-  for key, value in pairs(defaults) do
-    full[key] = value
-  end
-  for key, value in pairs(o or {}) do
-    if full[key] == nil and key:sub(1, 1) ~= "_" then
-      fail("no option \"%s\"", key)
-    end
-    full[key] = value
-  end
+  local full = options.whole("autoencoder", o, defaults, {})
   if #full.temperal_downsample ~= #full.dim_mult - 1 then
-    fail("%d of temperal_downsample for %d of dim_mult; one less is wanted",
-         #full.temperal_downsample, #full.dim_mult)
+    dpc.fail(("autoencoder: %d of temperal_downsample for %d of dim_mult; one "
+              .. "less is wanted"):format(#full.temperal_downsample,
+                                          #full.dim_mult))
   end
   return full
 end

@@ -11,6 +11,7 @@ local nn = require "nn"
 local layers = require "layers"
 local rope = require "rope"
 local flow = require "flow"
+local options = require "options"
 
 local mmdit = {}
 local linear, part = layers.linear, layers.part
@@ -25,35 +26,17 @@ local defaults = {
   axes_dims_rope = { 16, 56, 56 }, zero_cond_t = false,
   use_additional_t_cond = false, use_layer3d_rope = false,
 }
-local ignored = { pooled_projection_dim = true, _class_name = true,
-                  _diffusers_version = true, _name_or_path = true }
+local ignored = { pooled_projection_dim = true }
 
--- Options beside those of the constructor: which reading of the weights, and
--- how the layers start that scale, shift and gate.
-local readings = { import = "diffusers", init_mod = false }
+-- Beside those of the constructor: whose reading of the weights.
+defaults.import = "diffusers"
 
 local function fail(form, ...) dpc.fail(("qwen_image: " .. form):format(...)) end
-
--- "config.json:7: " where the table of options was read from a file.
-function mmdit.place(o, key)
-  return o == dpc.config and dpc.where and dpc.where(o, key) .. ": " or ""
-end
 
 -- The options o made whole; a key that nobody takes is an error.
 -- import: whose reading, where o does not say.
 function mmdit.options(o, import)
-  local full = {}
-  for _, known in ipairs{ defaults, readings } do
-    for key, value in pairs(known) do
-      full[key] = value
-    end
-  end
-  for key, value in pairs(o or {}) do
-    if full[key] == nil and not ignored[key] then
-      fail("%sno option \"%s\"", mmdit.place(o, key), key)
-    end
-    full[key] = value
-  end
+  local full = options.whole("qwen_image", o, defaults, ignored)
   full.import = o and o.import or import or full.import
   local width = 0
   for _, d in ipairs(full.axes_dims_rope) do
