@@ -1,6 +1,7 @@
-/* cmd_demo.c -- dpc demo: DALL-E 2 in miniature, trained and measured here.
+/* cmd_demo.c -- dpc demo: two models in miniature, trained and measured here.
  *
- * compile -> judge -> clip -> prior -> decoder -> sample -> score: each stage
+ * fashion, DALL-E 2: compile, judge, clip, prior, decoder, sample, score;
+ * edit, Qwen-Image-Edit with adapters: compile, base, lora, score.  Each stage
  * is a command that a user could type; --verbose and report.json show them.
  * A stage needs only the files of those before it, so --from STAGE goes on
  * where something was changed or mended. */
@@ -23,12 +24,23 @@ static char *self_path(Arena *a)
     return fmt(a, "%.*s", (int)n, path);
 }
 
-static StageId stage_find(const char *name)
+static const DemoKind *kind_find(const Options *o)
 {
-    for (StageId s = 0; name && s < NSTAGES; s++)
-        if (strcmp(name, demo_stages[s]) == 0)
-            return s;
-    return S_COMPILE;
+    const char *name = o->nfile ? o->file[0] : demo_kinds[FASHION].name;
+    for (DemoId i = FASHION; i <= EDIT; i++)
+        if (strcmp(demo_kinds[i].name, name) == 0)
+            return &demo_kinds[i];
+    usage("demo: no demo \"%s\"; there are fashion, edit", name);
+}
+
+static int stage_find(const DemoKind *k, const char *name)
+{
+    for (int i = 0; name && i < k->nstage; i++)
+        if (strcmp(name, demo_stages[k->stage[i]]) == 0)
+            return i;
+    if (name)
+        usage("--from %s: the demo \"%s\" has no such stage", name, k->name);
+    return 0;
 }
 
 static void folder(const char *path)
@@ -40,19 +52,19 @@ static void folder(const char *path)
 Demo demo_open(const Options *o, const char *self)
 {
     Demo d = { .o = o, .arena = o->arena, .self = self };
-    if (o->nfile && strcmp(o->file[0], "fashion") != 0)
-        usage("demo: no demo \"%s\"; there is fashion", o->file[0]);
+    d.kind = kind_find(o);
     if (!o->home)
         err_code(5, "demo", "cannot find models/; set DPC_HOME to the source "
                  "tree or to PREFIX/share/dpc");
     if (o->ranks > 64)
         usage("--ranks: %lld; at most 64", (long long)o->ranks);
-    d.out = o->out ? o->out : "demo";
+    d.out = o->out ? o->out : d.kind->out;
     d.data = o->data ? o->data : default_data;
     d.ranks = o->ranks ? (int)o->ranks : 2;
     d.seed = o->seed ? o->seed : 1;
-    d.from = stage_find(o->from);
-    d.report = (Report){ .arena = o->arena, .ranks = d.ranks, .seed = d.seed,
+    d.from = stage_find(d.kind, o->from);
+    d.report = (Report){ .arena = o->arena,
+                         .demo = (DemoId)(d.kind - demo_kinds), .ranks = d.ranks, .seed = d.seed,
                          .quick = o->quick };
     photos_check(o->arena, d.data);
     folder(d.out);
@@ -66,7 +78,8 @@ static void stage_run(Demo *d, StageId s)
     switch (s) {
     case S_COMPILE: demo_compile(d); break;
     case S_SAMPLE:  demo_sample(d); break;
-    case S_SCORE:   demo_score(d); break;
+    case S_SCORE:   d->report.demo == EDIT ? demo_edit_score(d)
+                                           : demo_score(d); break;
     default:        demo_train(d, s);
     }
 }
@@ -80,6 +93,8 @@ static void farewell(const Demo *d, int missed)
     else if (missed)
         printf("  %d gate%s missed; the losses above show which model to "
                "train longer\n", missed, missed == 1 ? "" : "s");
+    if (d->report.demo != FASHION)
+        return;
     Line l = demo_sampler(d);
     line_add(&l, "--caption", "a purple ankle boot on a pink background",
              "--output", "pictures=boots.png", NULL);
@@ -99,7 +114,8 @@ int demo_all(Demo *d)
 {
     d->report.build_seconds = built_in();
     double begin = seconds_now() - d->report.build_seconds;
-    for (StageId s = d->from; s < NSTAGES; s++) {
+    for (int i = d->from; i < d->kind->nstage; i++) {
+        StageId s = d->kind->stage[i];
         double at = seconds_now(), cpu = seconds_cpu();
         if (!d->o->quiet)
             fprintf(stderr, "demo: %s\n", demo_stages[s]);

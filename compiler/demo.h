@@ -1,5 +1,5 @@
 /* demo.h -- the parts of `dpc demo`: arrays as files, photographs, captions,
- * processes, measures, the report.
+ * weights, processes, measures, the report.
  *
  * The demo is a client of what `dpc` makes: it starts binaries with files as
  * inputs and reads files back, so all it knows of a model is a few names. */
@@ -82,6 +82,14 @@ void eigen_symmetric(double *a, int n, double *value, double *v);
 void grid_write(Arena *, const char *path, const float *rgb, int64_t n,
                 int64_t h, int64_t w, int64_t columns, int64_t scale);
 
+/* ---- demo_weights.c ---- */
+
+/* Of the tensors in the safetensors file `a` whose name, with `prefix` before
+ * it, is in `b`: how many, and in *differ how many are not the same bits.
+ * err (1) where a file is no such file. */
+int64_t weights_compare(Arena *, const char *a, const char *b,
+                        const char *prefix, int64_t *differ);
+
 /* ---- demo_process.c ---- */
 
 typedef struct Process {
@@ -104,8 +112,10 @@ double seconds_cpu(void);                 /* of all children waited for */
 
 /* ---- demo_report.c ---- */
 
+typedef enum DemoId { FASHION, EDIT } DemoId;
+
 typedef enum MeasureId {
-#define MEASURE(key, ...) M_##key,
+#define MEASURE(demo, key, ...) M_##key,
 #include "compiler/demo.def"
 #undef MEASURE
     NMEASURE
@@ -133,6 +143,7 @@ typedef struct Stage { const char *name; double seconds, cpu; } Stage;
 
 typedef struct Report {
     Arena *arena;
+    DemoId demo;                          /* whose measures are reported */
     Measured m[NMEASURE];
     Trained trained[NTRAINED];
     Stage stage[NSTAGE];

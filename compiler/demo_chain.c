@@ -10,15 +10,22 @@
 #include <unistd.h>
 
 const char *const demo_stages[NSTAGES] = {
-    "compile", "judge", "clip", "prior", "decoder", "sample", "score",
+    "compile", "judge", "clip", "prior", "decoder", "sample", "base", "lora",
+    "score",
 };
 
-/* What is compiled, with what beside its own options; the first four are
- * trained, and which of them start from CLIP. */
-static const struct { const char *name, *define; bool from_clip; } models[] = {
-    { "judge", "count=80", false }, { "clip", NULL, false },
-    { "prior", NULL, true }, { "decoder", NULL, true },
-    { "unclip", "batch=80", false },
+const DemoKind demo_kinds[] = {
+    [FASHION] = { "fashion", "demo", 7, 5,
+        { S_COMPILE, S_JUDGE, S_CLIP, S_PRIOR, S_DECODER, S_SAMPLE, S_SCORE },
+        { { "judge", "dalle2/judge", "count=80", NULL, NULL },
+          { "clip", "dalle2/clip", NULL, NULL, NULL },
+          { "prior", "dalle2/prior", NULL, "clip", "clip" },
+          { "decoder", "dalle2/decoder", NULL, "clip", "clip" },
+          { "unclip", "dalle2/unclip", "batch=80", NULL, NULL } } },
+    [EDIT] = { "edit", "demo-edit", 4, 2,
+        { S_COMPILE, S_BASE, S_LORA, S_SCORE },
+        { { "base", "qwen_image/fashion_base", NULL, NULL, NULL },
+          { "lora", "qwen_image/fashion_lora", NULL, "edit", "base" } } },
 };
 
 enum { QUICK_STEPS = 20 };
@@ -105,9 +112,17 @@ double demo_run(Demo *d, StageId stage, const Line *l, const char *out)
 
 /* ---- compile ---- */
 
-static char *model_path(const Demo *d, const char *name)
+static const DemoModel *model_of(const Demo *d, const char *name)
 {
-    return fmt(d->arena, "%s/models/dalle2/%s.lua", d->o->home, name);
+    for (int i = 0; i < d->kind->nmodel; i++)
+        if (strcmp(d->kind->model[i].name, name) == 0)
+            return &d->kind->model[i];
+    die("the demo has no model %s", name);
+}
+
+static char *model_path(const Demo *d, const DemoModel *m)
+{
+    return fmt(d->arena, "%s/models/%s.lua", d->o->home, m->file);
 }
 
 /* bf16 where the cores have matrix units for it, and f32 elsewhere. */
@@ -129,34 +144,41 @@ static const char *dtype_of(const Demo *d)
  * core idle. */
 void demo_compile(Demo *d)
 {
-    Process p[COUNT(models)];
+    const DemoModel *m = d->kind->model;
+    int n = d->kind->nmodel;
+    Process p[NMODEL];
     const char *dtype = dtype_of(d);
     double begin = seconds_now();
     if (mkdir(demo_path(d, "bin"), 0777) && errno != EEXIST)
         err_code(5, demo_path(d, "bin"), "cannot be made: %s",
                  strerror(errno));
-    for (int i = 0; i < COUNT(models); i++) {
+    for (int i = 0; i < n; i++) {
         Line l = { .n = 0 };
-        line_add(&l, d->self, "compile", model_path(d, models[i].name),
-                 "--ranks", fmt(d->arena, "%d", d->ranks), "--dtype", dtype,
-                 "-o", demo_path(d, "bin/%s", models[i].name), NULL);
-        if (models[i].define)
-            line_add(&l, "-D", models[i].define, NULL);
+        line_add(&l, d->self, "compile", model_path(d, &m[i]), "--ranks",
+                 fmt(d->arena, "%d", d->ranks), "--dtype", dtype, "-o",
+                 demo_path(d, "bin/%s", m[i].name), NULL);
+        if (m[i].define)
+            line_add(&l, "-D", m[i].define, NULL);
         p[i] = process_of(d, S_COMPILE, &l);
     }
-    processes_run(p, COUNT(models), 2);
-    for (int i = 0; i < COUNT(models); i++) {
+    processes_run(p, n, 2);
+    for (int i = 0; i < n; i++) {
         check(d, S_COMPILE, &p[i]);
-        fprintf(stderr, "demo: compiled %s in %.1f s\n", models[i].name,
+        fprintf(stderr, "demo: compiled %s in %.1f s\n", m[i].name,
                 p[i].seconds);
     }
     d->report.compile_seconds = seconds_now() - begin;
 }
 
-int64_t demo_batch(Demo *d, const char *model)
+Model *demo_model(const Demo *d, const char *model)
 {
     ModelOptions o = { .home = d->o->home };
-    Model *m = model_load(model_path(d, model), &o, d->arena);
+    return model_load(model_path(d, model_of(d, model)), &o, d->arena);
+}
+
+int64_t demo_batch(Demo *d, const char *model)
+{
+    Model *m = demo_model(d, model);
     for (uint32_t i = 0; i < m->noption; i++)
         if (strcmp(m->option[i].name, "batch") == 0)
             return strtoll(m->option[i].value, NULL, 10);
@@ -182,20 +204,48 @@ static void forget(const Demo *d, const char *name)
 void demo_train(Demo *d, StageId stage)
 {
     const char *name = demo_stages[stage];
+    const DemoModel *m = model_of(d, name);
     Line l = demo_line(d, name, "train");
     line_add(&l, "--data", fmt(d->arena, "%s:train", d->data), "--out",
              demo_path(d, "%s", name), "--seed",
              fmt(d->arena, "%lld", (long long)d->seed), "--log-every", "50",
              NULL);
-    for (int i = 0; i < COUNT(models); i++)
-        if (strcmp(models[i].name, name) == 0 && models[i].from_clip)
-            line_add(&l, "--init-from", fmt(d->arena, "clip=%s:ema",
-                     demo_path(d, "clip")), NULL);
+    if (m->from)
+        line_add(&l, "--init-from", fmt(d->arena, "%s=%s:ema:partial",
+                 m->as, demo_path(d, "%s", m->from)), NULL);
     if (d->report.quick)
         line_add(&l, "--steps", fmt(d->arena, "%d", QUICK_STEPS), NULL);
     forget(d, name);
     double s = demo_run(d, stage, &l, NULL);
     fprintf(stderr, "demo: trained %s in %.0f s\n", name, s);
+}
+
+/* ---- eval ---- */
+
+static char *eval_path(const Demo *d, const char *model)
+{
+    return demo_path(d, "log/%s-eval.json", model);
+}
+
+void demo_eval(Demo *d, StageId stage, const char *model)
+{
+    Line l = demo_line(d, model, "eval");
+    line_add(&l, "--quiet", "--json", "--out", demo_path(d, "%s", model),
+             "--data", fmt(d->arena, "%s:test", d->data), NULL);
+    demo_run(d, stage, &l, eval_path(d, model));
+}
+
+double demo_number(const Demo *d, const char *model, const char *key)
+{
+    json_error_t e;
+    char *path = eval_path(d, model);
+    json_t *o = json_load_file(path, JSON_DISABLE_EOF_CHECK, &e);
+    json_t *v = json_object_get(o, key);
+    if (!json_is_number(v))
+        err(path, "no number \"%s\"", key);
+    double x = json_number_value(v);
+    json_decref(o);
+    return x;
 }
 
 /* ---- what is left behind ---- */
@@ -223,9 +273,9 @@ static void sizes_read(Demo *d, Trained *t)
 void demo_collect(Demo *d)
 {
     Report *r = &d->report;
-    for (int i = 0; i < COUNT(models); i++) {
+    for (int i = 0; i < d->kind->nmodel; i++) {
         Trained *t = &r->trained[r->ntrained++];
-        t->name = models[i].name;
+        t->name = d->kind->model[i].name;
         sizes_read(d, t);
         char *path = demo_path(d, "%s/metrics.jsonl", t->name);
         if (access(path, R_OK) == 0)

@@ -325,20 +325,9 @@ static Score judge(Demo *d, SetId set)
 /* A share of a number of pictures that a model's `eval` printed as `key`. */
 static Rate share(Demo *d, const char *model, const char *key)
 {
-    char *to = demo_path(d, "log/%s-eval.json", model);
-    Line l = demo_line(d, model, "eval");
-    json_error_t e;
-    line_add(&l, "--quiet", "--json", "--out", demo_path(d, "%s", model),
-             "--data", fmt(d->arena, "%s:test", d->data), NULL);
-    demo_run(d, S_SCORE, &l, to);
-    json_t *o = json_load_file(to, JSON_DISABLE_EOF_CHECK, &e);
-    json_t *v = json_object_get(o, key);
-    if (!json_is_number(v))
-        err(to, "no number \"%s\"", key);
+    demo_eval(d, S_SCORE, model);
     int64_t batch = demo_batch(d, model), of = 10000 / batch * batch;
-    Rate r = { llround(json_number_value(v) * (double)of), of };
-    json_decref(o);
-    return r;
+    return (Rate){ llround(demo_number(d, model, key) * (double)of), of };
 }
 
 /* The judge's features of real composites, in two halves. */

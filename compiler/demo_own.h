@@ -9,16 +9,34 @@ enum { ROWS = 80 };                       /* captions of a grid, and pictures
                                              that are drawn at a time */
 
 typedef enum StageId {
-    S_COMPILE, S_JUDGE, S_CLIP, S_PRIOR, S_DECODER, S_SAMPLE, S_SCORE, NSTAGES
+    S_COMPILE, S_JUDGE, S_CLIP, S_PRIOR, S_DECODER, S_SAMPLE, S_BASE, S_LORA,
+    S_SCORE, NSTAGES
 } StageId;
+
+/* A model that a demo compiles; a stage of its name trains it. */
+typedef struct DemoModel {
+    const char *name, *file, *define;     /* file: below models/; -D or NULL */
+    const char *as, *from;                /* params AS... start as those of the
+                                             model FROM's averages; NULL */
+} DemoModel;
+
+enum { NMODEL = 5 };
+typedef struct DemoKind {
+    const char *name, *out;               /* out: folder, unless one is given */
+    int nstage, nmodel;
+    StageId stage[NSTAGES];
+    DemoModel model[NMODEL];
+} DemoKind;
+extern const DemoKind demo_kinds[];       /* by DemoId */
 
 typedef struct Demo {
     const Options *o;
     Arena *arena;
+    const DemoKind *kind;
     const char *out, *data, *self;        /* folders; this executable */
     int ranks;
     int64_t seed;
-    StageId from;                         /* the first stage that is run */
+    int from;                             /* the first stage that is run */
     Report report;
 } Demo;
 
@@ -41,6 +59,11 @@ void demo_train(Demo *, StageId);
 /* Fills the report's table of models from what trainings left behind. */
 void demo_collect(Demo *);
 extern const char *const demo_stages[NSTAGES];
+/* Runs a model's `eval` on the test photographs; a number that it printed. */
+void demo_eval(Demo *, StageId, const char *model);
+double demo_number(const Demo *, const char *model, const char *key);
+/* A model of the demo, read again. */
+Model *demo_model(const Demo *, const char *model);
 /* Batch of a model's `train` and `eval`: its option of that name. */
 int64_t demo_batch(Demo *, const char *model);
 
@@ -56,5 +79,8 @@ int demo_all(Demo *);
 Line demo_sampler(const Demo *);
 void demo_sample(Demo *);
 void demo_score(Demo *);
+
+/* demo_edit.c */
+void demo_edit_score(Demo *);
 
 #endif

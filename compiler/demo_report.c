@@ -9,12 +9,14 @@
 typedef enum Gate { OPEN, LEAST, MOST } Gate;
 
 static const struct {
+    DemoId demo;
     const char *key;
     Gate gate;
     double limit;
     const char *text;
 } measures[NMEASURE] = {
-#define MEASURE(key, gate, limit, text) { #key, gate, limit, text },
+#define MEASURE(demo, key, gate, limit, text) \
+    { demo, #key, gate, limit, text },
 #include "compiler/demo.def"
 #undef MEASURE
 };
@@ -139,7 +141,7 @@ int report_missed(const Report *r)
 {
     int n = 0;
     for (int i = 0; i < NMEASURE; i++)
-        n += !holds(r, i);
+        n += measures[i].demo == r->demo && !holds(r, i);
     return n;
 }
 
@@ -157,6 +159,8 @@ static void measures_json(const Report *r, json_t *top)
     for (int i = 0; i < NMEASURE; i++) {
         const Measured *m = &r->m[i];
         const char *key = measures[i].key;
+        if (measures[i].demo != r->demo)
+            continue;
         json_object_set_new(top, key, m->known ? real(m->value)
                                                : json_null());
         if (m->of)
@@ -275,7 +279,8 @@ void report_print(const Report *r, FILE *f)
     fprintf(f, "\n  %-20s %8s  %-14s %-9s\n", "measure", "value",
             "95 %", "gate");
     for (int i = 0; i < NMEASURE; i++)
-        measure_print(r, i, f);
+        if (measures[i].demo == r->demo)
+            measure_print(r, i, f);
     fprintf(f, "\n  %.0f s: build %.0f s, compile %.0f s, train %.0f s, "
             "draw and score %.0f s; %.0f core seconds after the build\n",
             r->seconds, r->build_seconds, r->compile_seconds,

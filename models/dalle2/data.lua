@@ -56,6 +56,7 @@ end
 
 -- The garment (from 0) that colour c (from 0) is never seen on.
 local function held(c) return (3 * c + 1) % NG end
+data.held = held
 
 -- What the runtime and the demo should know of captions and pictures.
 function data.meta()
