@@ -108,33 +108,63 @@ static List merged(Fuse *f, int a, int b)
     return all;
 }
 
-/* Is there a way from group a to group b through a third one? */
-static bool detour(Fuse *f, int a, int b)
+/* A search from one group towards another, along edges or against them. */
+typedef struct Way {
+    List stack, *edge;                    /* edge: f->to or f->from */
+    int from, goal;
+    uint32_t stamp, met;                  /* of this one, of the other one */
+} Way;
+
+/* May a way lead through group q?  Operands come first. */
+static bool between(const Fuse *f, const Way *w, int q)
 {
-    List stack = {0};
-    int visits = 0;
-    f->stamp++;
-    list_add(f->arena, &stack, (Ref)a);
-    while (stack.n) {
-        int at = (int)stack.at[--stack.n];
-        const List *node = &f->group[at].node;
-        for (uint32_t i = 0; i < node->n; i++) {
-            const List *to = &f->to[node->at[i]];
-            for (uint32_t k = 0; k < to->n; k++) {
-                int q = fuse_group(f, to->at[k]);
-                if (q == b && at != a)
-                    return true;
-                if (q == a || q == b || f->seen[q] == f->stamp
-                    || f->group[q].lo >= f->group[b].hi)
-                    continue;
-                f->seen[q] = f->stamp;
-                list_add(f->arena, &stack, (Ref)q);
-                if (++visits > VISIT)
-                    return true;
-            }
+    return w->edge == f->to ? f->group[q].lo < f->group[w->goal].hi
+                            : f->group[q].hi > f->group[w->goal].lo;
+}
+
+/* Looks around one group; true: there is a way. */
+static bool look(Fuse *f, Way *w, int *visits)
+{
+    int at = (int)w->stack.at[--w->stack.n];
+    const List *node = &f->group[at].node;
+    for (uint32_t i = 0; i < node->n; i++) {
+        const List *next = &w->edge[node->at[i]];
+        for (uint32_t k = 0; k < next->n; k++) {
+            int q = fuse_group(f, next->at[k]);
+            if (q == w->goal && at != w->from)
+                return true;
+            if (q == w->from || q == w->goal || f->seen[q] == w->stamp
+                || !between(f, w, q))
+                continue;
+            if (f->seen[q] == w->met)
+                return true;
+            f->seen[q] = w->stamp;
+            list_add(f->arena, &w->stack, (Ref)q);
+            ++*visits;
         }
     }
     return false;
+}
+
+/* Is there a way from group a to group b through a third one?  Searched from
+ * both ends in turn: a value that many read has few operands. */
+static bool detour(Fuse *f, int a, int b)
+{
+    Way w[2] = {
+        { f->stack[0], f->to, a, b, f->stamp + 1, f->stamp + 2 },
+        { f->stack[1], f->from, b, a, f->stamp + 2, f->stamp + 1 },
+    };
+    int visits = 0;
+    bool found = false;
+    f->stamp += 2;
+    for (int k = 0; k < 2; k++) {
+        w[k].stack.n = 0;
+        list_add(f->arena, &w[k].stack, (Ref)w[k].from);
+    }
+    for (int k = 0; !found && w[k].stack.n; k = !k)
+        found = look(f, &w[k], &visits) || visits > VISIT;
+    f->stack[0] = w[0].stack, f->stack[1] = w[1].stack;
+    return found;
 }
 
 static const char *unlike(const Node *x, const Node *y)

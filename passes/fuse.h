@@ -48,6 +48,7 @@ typedef struct Fuse {
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */
     uint32_t *seen, stamp;                /* by group: of a search */
+    List stack[2];                        /* of searches, from both ends */
     Ref *map;                             /* by node: place in a small graph, */
     uint32_t *mark, question;             /* of that question */
     Price *price;                         /* open hash table */
