@@ -26,17 +26,32 @@ static bool over_ranks(const Graph *g, const Node *n)
         && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
 }
 
+static bool deeper(int *to, int than)
+{
+    bool yes = than > *to;
+    *to = yes ? than : *to;
+    return yes;
+}
+
 /* Does a member of the open bucket feed r?  Then r cannot go with it.
- * depth[r] counts the collectives on the longest way to r. */
+ * depth[r] counts the collectives on the longest way to r; a kernel waits for
+ * all that any of its nodes reads, so all of them are as deep as the deepest,
+ * which is found anew until nothing changes. */
 static int *depths(const Graph *g, Arena *a)
 {
     int *depth = alloc(a, (g->n + 1) * sizeof *depth);
-    for (Ref r = 0; r < g->n; r++) {
-        const Node *n = &g->node[r];
-        for (int i = 0; i < n->nin; i++)
-            if (depth[n->in[i]] > depth[r])
-                depth[r] = depth[n->in[i]];
-        depth[r] += over_ranks(g, n);
+    int *kernel = alloc(a, (g->n + 1) * sizeof *kernel);
+    for (bool more = true; more;) {
+        more = false;
+        for (Ref r = 0; r < g->n; r++) {
+            const Node *n = &g->node[r];
+            int d = n->kernel >= 0 ? kernel[n->kernel] : 0;
+            for (int i = 0; i < n->nin; i++)
+                deeper(&d, depth[n->in[i]]);
+            if (n->kernel >= 0)
+                deeper(&kernel[n->kernel], d);
+            more |= deeper(&depth[r], d + over_ranks(g, n));
+        }
     }
     return depth;
 }
