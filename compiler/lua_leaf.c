@@ -130,16 +130,21 @@ Ref leaf_node(lua_State *L, const UnitLeaf *u)
     return r;
 }
 
-/* What the index calls a leaf: its name; an input of other sizes than in the
- * entries before has its type there too. */
+/* One of several sizes of an entry: "train-512x512". */
+static bool is_sized(const Graph *g) { return strchr(g->entry, '-') != NULL; }
+
+/* What the index calls a leaf: its name; an input of another size of an entry
+ * has its type there too. */
 static const char *leaf_key(lua_State *L, Op op, const char *name,
                             const Type *t)
 {
+    Front *f = front_of(L);
     const UnitLeaf *u = leaf_find(L, name);
     bool other = u && op == OP_input && u->op == op
               && u->type.dtype == t->dtype && !type_equal(&u->type, t)
+              && (is_sized(f->g) || is_sized(u->init_graph))
               && made_find(L, name) == NONE;
-    return other ? fmt(front_of(L)->a, "%s %s", name, type_show(L, t)) : name;
+    return other ? fmt(f->a, "%s %s", name, type_show(L, t)) : name;
 }
 
 /* init on top of the stack, popped: a function, value, number or nil. */
