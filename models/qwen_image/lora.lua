@@ -71,7 +71,7 @@ local function part(options, x, call)
         hidden_states = x.hidden_states, timestep = x.timestep,
         encoder_hidden_states = x.encoder_hidden_states,
         encoder_hidden_states_mask = x.encoder_hidden_states_mask,
-        addition_t_cond = x.addition_t_cond, img_shapes = call.img_shapes,
+        additional_t_cond = x.additional_t_cond, img_shapes = call.img_shapes,
       })
     end)
   end)

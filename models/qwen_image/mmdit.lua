@@ -31,7 +31,9 @@ local ignored = { pooled_projection_dim = true }
 -- Beside those of the constructor: whose reading of the weights.
 defaults.import = "diffusers"
 
-local function fail(form, ...) dpc.fail(("qwen_image: " .. form):format(...)) end
+local function fail(form, ...)
+  dpc.fail(("qwen_image: " .. form):format(...))
+end
 
 -- The options o made whole; a key that nobody takes is an error.
 -- import: whose reading, where o does not say.
@@ -76,7 +78,7 @@ local function time_embedding(o, t, kind)
       return linear("linear_2", h, o.width)
     end)
     if o.use_additional_t_cond then
-      kind = kind or fail("use_additional_t_cond: addition_t_cond is missing")
+      kind = kind or fail("use_additional_t_cond: additional_t_cond is missing")
       y = y + dpc.scope("addition_t_embedding", function()
         return nn.weight("weight", { 2, o.width }, nn.normal(1)):take(kind)
       end)
@@ -216,7 +218,7 @@ end
 --   hidden_states [b, n, in_channels]       timestep [b] in 0..1
 --   encoder_hidden_states [b, m, joint_attention_dim]
 --   encoder_hidden_states_mask [b, m], 1 at words; nil: all are
---   addition_t_cond i32 [b]                 img_shapes { { f, h, w }, ... }
+--   additional_t_cond i32 [b]                 img_shapes { { f, h, w }, ... }
 -- -> [b, n, patch_size^2 out_channels]
 function mmdit.forward(o, x)
   local hidden, words = x.hidden_states, x.encoder_hidden_states
@@ -227,7 +229,7 @@ function mmdit.forward(o, x)
   end
   local image = linear("img_in", hidden, o.width)          -- [b, n, k]
   local text = linear("txt_in", layers.rms_norm("txt_norm", words), o.width)
-  local t, kind, past = x.timestep, x.addition_t_cond, nil
+  local t, kind, past = x.timestep, x.additional_t_cond, nil
   if o.zero_cond_t then
     t = t:concat(t * 0, { dim = 0 })                       -- [2 b]
     kind = kind and kind:concat(kind, { dim = 0 })

@@ -42,7 +42,7 @@ function parts.transformer(options, x, call)
     hidden_states = x.hidden_states, timestep = x.timestep,
     encoder_hidden_states = x.encoder_hidden_states,
     encoder_hidden_states_mask = x.encoder_hidden_states_mask,
-    addition_t_cond = x.addition_t_cond, img_shapes = images,
+    additional_t_cond = x.additional_t_cond, img_shapes = images,
   })
   local n = images[1][1] * images[1][2] * images[1][3]
   return { out = out, target = out:slice{ dim = 1, at = 0, size = n } }

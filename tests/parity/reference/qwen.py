@@ -34,7 +34,8 @@ SMALL = dict(patch_size=2, in_channels=16, out_channels=4, num_layers=2,
              joint_attention_dim=12, axes_dims_rope=[8, 4, 4])
 
 
-def inputs(options, shapes, words=5, batch=2, mask=None, time=(.7, .3)):
+def inputs(options, shapes, words=5, batch=2, mask=None, time=(.7, .3),
+           addition=None):
     tokens = sum(a * b * c for a, b, c in shapes)
     i = dict(hidden_states=In(batch, tokens, options["in_channels"]),
              encoder_hidden_states=In(batch, words,
@@ -42,6 +43,8 @@ def inputs(options, shapes, words=5, batch=2, mask=None, time=(.7, .3)):
              timestep=In(batch, values=list(time)))
     if mask:
         i["encoder_hidden_states_mask"] = In(batch, words, values=mask)
+    if addition:
+        i["additional_t_cond"] = In(batch, ints=addition)
     return i
 
 
@@ -93,6 +96,11 @@ transformer("three blocks, three heads of twelve, one word, three samples",
             [[1, 7, 5]], words=1, batch=3, time=(1., 0., .125),
             grads=["norm_out.linear.weight", "txt_norm.weight"],
             wrt=["timestep"])
+transformer("layered: three axes of layers, a condition beside the time",
+            dict(SMALL, use_layer3d_rope=True, use_additional_t_cond=True),
+            [[1, 4, 6], [1, 4, 6], [1, 3, 5]],
+            grads=["time_text_embed.addition_t_embedding.weight"],
+            addition=[1, 0])
 transformer("patches of one, several frames",
             dict(SMALL, patch_size=1, in_channels=8, out_channels=8),
             [[3, 2, 4], [2, 1, 3]], words=4)
