@@ -64,12 +64,12 @@ static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
 }
 
-static void label_twins(Copy *c, int bucket, Arena *scratch)
+static void label_twins(Copy *c, const int *depth, int bucket, Arena *scratch)
 {
     int *of = alloc(scratch, (c->in->n + 1) * sizeof *of);
     for (Ref r = 0; r < c->in->n; r++)
         of[r] = -1;
-    twins_label(c->in, scratch, bucket, of);
+    twins_label(c->in, scratch, depth, bucket, of);
     for (Ref r = 0; r < c->in->n; r++)
         if (of[r] >= 0)
             c->out->node[c->map[r]].bucket = of[r];
@@ -118,6 +118,6 @@ Graph *pass_bucket(const Graph *in, Job *j)
         bytes = (same ? bytes : 0) + cand[i].bytes;
         c.out->node[c.map[cand[i].r]].bucket = bucket;
     }
-    label_twins(&c, bucket + 1, j->scratch);
+    label_twins(&c, depth, bucket + 1, j->scratch);
     return copy_end(&c);
 }

@@ -6,7 +6,8 @@
  * (architecture.md C13; the "multi tensor apply" of NVIDIA's apex).  Kernels
  * are twins when their nodes agree one by one, operands counted from within;
  * they share a launch when none of them can wait for another: their longest
- * ways from the leaves, counted in kernels, are equal. */
+ * ways from the leaves are equal, counted in kernels and in collectives, which
+ * have buckets of their own. */
 #include "passes/twins.h"
 #include <stdlib.h>
 
@@ -170,11 +171,13 @@ static void find_bodies(Twins *t)
     }
 }
 
-typedef struct Pick { uint64_t hash; int level, kernel; } Pick;
+typedef struct Pick { uint64_t hash; int depth, level, kernel; } Pick;
 
 static int pick_order(const void *a, const void *b)
 {
     const Pick *x = a, *y = b;
+    if (x->depth != y->depth)
+        return (x->depth > y->depth) - (x->depth < y->depth);
     if (x->level != y->level)
         return (x->level > y->level) - (x->level < y->level);
     if (x->hash != y->hash)
@@ -191,7 +194,21 @@ static void label(const Twins *t, const Pick *p, int n, int bucket, int *of)
     }
 }
 
-int twins_label(const Graph *g, Arena *scratch, int bucket, int *of)
+static bool go_together(const Pick *a, const Pick *b)
+{
+    return a->hash == b->hash && a->depth == b->depth && a->level == b->level;
+}
+
+static int depth_of(const Body *b, const int *depth)
+{
+    int most = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        most = depth[b->node[i]] > most ? depth[b->node[i]] : most;
+    return most;
+}
+
+int twins_label(const Graph *g, Arena *scratch, const int *depth, int bucket,
+                int *of)
 {
     Twins t = { .g = g, .scratch = scratch, .uses = graph_uses(g, scratch) };
     int n = 0;
@@ -199,11 +216,12 @@ int twins_label(const Graph *g, Arena *scratch, int bucket, int *of)
     Pick *p = alloc(scratch, (size_t)(t.n + 1) * sizeof *p);
     for (int k = 0; k < t.n; k++)
         if (t.body[k].hash)
-            p[n++] = (Pick){ t.body[k].hash, t.body[k].level, k };
+            p[n++] = (Pick){ t.body[k].hash, depth_of(&t.body[k], depth),
+                             t.body[k].level, k };
     qsort(p, (size_t)n, sizeof *p, pick_order);
     for (int i = 0, k; i < n; i = k) {
         k = i;
-        while (k < n && p[k].hash == p[i].hash && p[k].level == p[i].level)
+        while (k < n && go_together(&p[k], &p[i]))
             k++;
         if (k - i > 1)
             label(&t, p + i, k - i, bucket++, of);
