@@ -119,6 +119,7 @@ Graph *verify_run(const Graph *g, Job *job, Trail *t)
     Job watched = *job;
     t->next = job->check;
     watched.check = trail_add, watched.check_arg = t;
+    watched.look_back = true;
     return run_passes(NULL, g, &watched);
 }
 

@@ -40,6 +40,7 @@ typedef struct Job {
     void (*check)(void *, const char *pass, const Graph *before,
                   const Graph *after);
     void *check_arg;
+    bool look_back;                       /* check keeps the graphs it sees */
 } Job;
 
 typedef Graph *PassFn(const Graph *in, Job *);

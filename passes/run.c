@@ -87,7 +87,7 @@ Graph *run_passes(const char *list, const Graph *g, Job *j)
         if (on && (!list || listed(list, p->name))) {
             const Graph *before = g;
             g = run_one(p, g, j);
-            if (ours)                     /* nobody else has seen it */
+            if (ours && !j->look_back)
                 arena_drop(j->keep, before->node);
             ours = true;
         }
