@@ -111,8 +111,10 @@ end
 local function weights(u, fn)
   if u.number == 0 then
     return nn.frozen(fn)
+  elseif u.train and not u.train.use_ema then
+    return fn()
   end
-  return u.train and not u.train.use_ema and fn() or nn.averaged(fn)
+  return nn.averaged(fn)
 end
 
 ---- sampling: its state between entries ----

@@ -57,7 +57,10 @@ local function train_entry(u)
 end
 
 local function averaged(u, fn)
-  return u.train and not u.train.use_ema and fn() or nn.averaged(fn)
+  if u.train and not u.train.use_ema then
+    return fn()
+  end
+  return nn.averaged(fn)
 end
 
 ---- sampling: its state between entries ----
