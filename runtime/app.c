@@ -169,11 +169,22 @@ static DpcStatus out_lock(DpcApp *a)
     char path[DPC_PATH];
     DpcStatus s = dpc_path(path, "%s/lock", a->opt.out);
     int fd = s ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    if (fd < 0 || s)
+        return s;
+    char who[128] = "", host[64] = "";
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+        ssize_t n = read(fd, who, sizeof who - 1);
+        who[n > 0 ? n : 0] = 0;
         s = dpc_fail(DPC_USER, "%s: error: --out: another run trains in this "
-                     "folder; wait for it, or give another one", a->opt.out);
-    if (s && fd >= 0)
+                     "folder%s%s; wait for it, or give another one",
+                     a->opt.out, *who ? ": " : "", who);
         close(fd);
+        return s;
+    }
+    gethostname(host, sizeof host - 1);
+    snprintf(who, sizeof who, "process %d on %s", (int)getpid(), host);
+    if (ftruncate(fd, 0) || write(fd, who, strlen(who)) < 0)
+        return DPC_OK;                    /* the lock is what counts */
     return s;
 }
 

@@ -50,6 +50,9 @@ DpcStatus dpc_app_train(DpcApp *);
 /* eval.c: means over the batches of the validation data, into v. */
 DpcStatus dpc_app_eval(DpcApp *, DpcValues *v);
 DpcStatus dpc_app_eval_command(DpcApp *);
+/* Writes what --output names of the last run of this program; DPC_USER: it
+ * has no such output. */
+DpcStatus dpc_app_outputs(DpcApp *, uint32_t program);
 /* Runs the rows of a command in order and writes outputs; `picture`: also
  * the first picture, to this file. */
 DpcStatus dpc_app_rows(DpcApp *, const char *command, const char *picture);

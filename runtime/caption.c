@@ -107,7 +107,7 @@ DpcStatus dpc_caption_given(const DpcUnit *u, const DpcTextList *texts,
         free(row);
     } else {
         *g = (DpcGiven){c.input, {"--caption", DPC_I32, 1, {c.length}},
-                        texts->n, row};
+                        texts->n, false, row};
     }
     json_decref(c.meta);
     return s;

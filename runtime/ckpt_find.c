@@ -124,7 +124,7 @@ static DpcStatus auto_next(const char *dir, int64_t *age, char path[DPC_PATH])
 static DpcStatus find_auto(DpcCkpt *c, const char *dir, char path[DPC_PATH])
 {
     int64_t age = INT64_MAX;
-    for (;;) {
+    for (int tried = 0;; tried++) {
         DpcStatus s = DPC_OK;
         memset(path, 0, DPC_PATH);
         if (c->world.rank == 0)
@@ -132,6 +132,10 @@ static DpcStatus find_auto(DpcCkpt *c, const char *dir, char path[DPC_PATH])
         s = ckpt_agree(c, s);
         if (s == DPC_OK)
             s = share(c, path);
+        if (s == DPC_OK && !path[0] && tried)
+            return dpc_fail(DPC_USER, "%s: error: checkpoint: there are %d, "
+                "and none is whole; bring one back, or start anew with "
+                "--resume none", dir, tried);
         if (s != DPC_OK || !path[0])
             return s;
         s = check(c, path);
@@ -149,8 +153,6 @@ static DpcStatus named(const char *dir, const char *which, char path[DPC_PATH])
     int64_t age = age_of(which);
     if (age >= 0 && age % 2)
         return dpc_path(path, "%s/step-%08" PRId64, dir, age / 2);
-    if (strcmp(which, "latest") && strcmp(which, "best"))
-        return dpc_path(path, "%s", which);
     ckpt_mark_read(dir, which, mark);
     if (age_of(mark) < 0)
         return dpc_fail(DPC_USER, "%s/%s: error: checkpoint: names none; "
@@ -158,11 +160,26 @@ static DpcStatus named(const char *dir, const char *which, char path[DPC_PATH])
     return dpc_path(path, "%s/%s", dir, mark);
 }
 
+/* A folder of a run, or of checkpoints, means the newest; else `path` is
+ * one. */
+DpcStatus ckpt_newest(DpcCkpt *c, const char *path, char to[DPC_PATH])
+{
+    char below[DPC_PATH];
+    DpcStatus s = dpc_path(below, "%s/ckpt", path);
+    if (s == DPC_OK)
+        s = find_auto(c, path, to);
+    if (s == DPC_OK && !to[0])
+        s = find_auto(c, below, to);
+    return s == DPC_OK && !to[0] ? dpc_path(to, "%s", path) : s;
+}
+
 DpcStatus dpc_ckpt_find(DpcCkpt *c, const char *dir, const char *which,
                         char path[DPC_PATH])
 {
     if (!strcmp(which, "auto"))
         return find_auto(c, dir, path);
+    if (strcmp(which, "latest") && strcmp(which, "best") && age_of(which) < 0)
+        return ckpt_newest(c, which, path);
     memset(path, 0, DPC_PATH);
     DpcStatus s = c->world.rank == 0 ? named(dir, which, path) : DPC_OK;
     s = ckpt_agree(c, s);

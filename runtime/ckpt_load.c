@@ -261,18 +261,6 @@ static DpcStatus import_check(DpcCkpt *c, const Import *m, const DpcSource *s,
     return misfit_status(&bad, s->path);
 }
 
-/* A folder of a run means its newest checkpoint. */
-static DpcStatus import_path(DpcCkpt *c, const char *path, char to[DPC_PATH])
-{
-    char below[DPC_PATH];
-    DpcStatus s = dpc_path(below, "%s/ckpt", path);
-    if (s == DPC_OK)
-        s = dpc_ckpt_find(c, path, "auto", to);
-    if (s == DPC_OK && !to[0])
-        s = dpc_ckpt_find(c, below, "auto", to);
-    return s == DPC_OK && !to[0] ? dpc_path(to, "%s", path) : s;
-}
-
 DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const char *path,
                              const char *here, const char *there, int how,
                              int *nloaded)
@@ -281,7 +269,7 @@ DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const char *path,
     DpcSource *source;
     char name[DPC_PATH], from[DPC_PATH];
     int n = 0;
-    DpcStatus s = import_path(c, path, from);
+    DpcStatus s = ckpt_newest(c, path, from);
     if (s != DPC_OK)
         return s;
     s = dpc_source_open(from, &source);

@@ -49,6 +49,7 @@ DpcStatus ckpt_file_name(const DpcCkpt *, int class, int rank,
 #define CKPT_OLD ".old"
 /* The youngest checkpoint of DIR whose age is below `under`, and its age:
  * step * 2, + 1 unless it was set aside.  -1: there is none. */
+DpcStatus ckpt_newest(DpcCkpt *, const char *path, char to[DPC_PATH]);
 int64_t ckpt_next(const char *dir, int64_t under, char name[CKPT_NAME]);
 /* First line of DIR/NAME; "" when there is none. */
 void ckpt_mark_read(const char *dir, const char *name, char text[CKPT_NAME]);

@@ -180,10 +180,16 @@ DpcStatus dpc_app_rows(DpcApp *a, const char *command, const char *picture)
 
 /* ---- eval ---- */
 
+DpcStatus dpc_app_outputs(DpcApp *a, uint32_t program)
+{
+    bool done[DPC_NLIST] = {false};
+    DpcStatus s = outputs_write(a, program, NULL, done);
+    return s ? s : outputs_done(a, a->opt.command, done);
+}
+
 /* Means over the batches; outputs are those of the last. */
 static DpcStatus evaluate(DpcApp *a, DpcValues *v)
 {
-    bool done[DPC_NLIST] = {false};
     uint32_t program;
     if (!a->opt.batches)
         return dpc_fail(DPC_USAGE, "%s: error: '--batches 0': a mean wants one "
@@ -191,9 +197,7 @@ static DpcStatus evaluate(DpcApp *a, DpcValues *v)
     DpcStatus s = dpc_app_eval(a, v);
     if (!s)
         s = dpc_app_entry(a, "eval", &program);
-    if (!s)
-        s = outputs_write(a, program, NULL, done);
-    return s ? s : outputs_done(a, "eval", done);
+    return s ? s : dpc_app_outputs(a, program);
 }
 
 DpcStatus dpc_app_eval_command(DpcApp *a)

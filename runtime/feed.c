@@ -130,6 +130,16 @@ static int field_index(DpcFeed *f, int field)
     return f->nfield++;
 }
 
+static DpcStatus rows_match(const DpcLeaf *l, const DpcGiven *g)
+{
+    if (!g->file || (g->nrow && g->nrow % l->dim[0] == 0))
+        return DPC_OK;
+    return dpc_fail(DPC_USER, "%s: error: input '%s' takes %lld rows a step "
+        "but '%s' has %lld; give a multiple, or compile for that batch",
+        l->loc, l->name, (long long)l->dim[0], g->field.name,
+        (long long)g->nrow);
+}
+
 static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
 {
     const DpcLeaf *l = p->leaf;
@@ -139,7 +149,8 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
             p->given = &how->given[i];
             p->dtype = p->given->field.dtype;
             f->given_move |= p->given->nrow > l->dim[0];
-            return match(l, &p->given->field, p->given->field.name);
+            DpcStatus s = match(l, &p->given->field, p->given->field.name);
+            return s ? s : rows_match(l, p->given);
         }
     int k = how->data ? dpc_data_find(how->data, l->name) : -1;
     if (k < 0)
@@ -250,6 +261,10 @@ static DpcStatus loader_start(DpcFeed *f, const DpcFeedHow *how)
 {
     if (!f->nfield)
         return DPC_OK;
+    if (dpc_data_count(how->data) < f->batch)
+        return dpc_fail(DPC_USER, "%s: error: data: a batch takes %lld samples "
+            "but there are %lld; compile for a smaller batch", how->spec,
+            (long long)f->batch, (long long)dpc_data_count(how->data));
     int64_t *row = rows_make(f);
     if (!row)
         return dpc_fail(DPC_MEMORY, "data: error: no memory for %lld rows",
@@ -395,6 +410,7 @@ DpcStatus dpc_given_read(const char *input, const char *path, DpcGiven *g)
     g->field = *dpc_data_field(d, 0);
     g->field.name = path;
     g->nrow = dpc_data_count(d);
+    g->file = true;
     int64_t bytes = dpc_field_bytes(&g->field);
     g->row = malloc((size_t)(g->nrow * bytes) + 1);
     if (!g->row)

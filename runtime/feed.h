@@ -16,6 +16,7 @@ typedef struct DpcGiven {
     const char *input;                    /* leaf */
     DpcField field;                       /* type and shape of a row */
     int64_t nrow;
+    bool file;                            /* it must fill whole steps */
     void *row;                            /* owned by whoever made it */
 } DpcGiven;
 

@@ -47,7 +47,7 @@ void dpc_values_bind(DpcRt *rt, uint32_t program, DpcValues *v)
 void dpc_values_read(DpcValues *v)
 {
     for (int i = 0; i < v->n; i++)
-        v->value[i] = *v->at[i];
+        v->value[i] = isnan(*v->at[i]) ? NAN : *v->at[i];   /* no "-nan" */
 }
 
 int dpc_values_find(const DpcValues *v, const char *name)

@@ -83,13 +83,29 @@ static DpcStatus report(Train *t, double begin, double data_wait)
     return dpc_metrics_step(&a->metrics, &r);
 }
 
+/* The state that another run had here, in place of this run's own; they begin
+ * alike. */
+static DpcStatus teach(DpcApp *a)
+{
+    char path[DPC_PATH];
+    DpcCkptInfo info = {0};
+    if (!a->opt.teacher || !a->step)
+        return DPC_OK;
+    DpcStatus s = dpc_path(path, "%s/ckpt/step-%08lld", a->opt.teacher,
+                           (long long)a->step);
+    return s ? s : dpc_ckpt_load(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+                                 path);
+}
+
 static DpcStatus step(Train *t)
 {
     DpcApp *a = t->app;
     double begin = dpc_now(), data_wait = 0;
     a->rt->times = (DpcTimes){0};
     t->now = dpc_ways_at(&t->ways, a->step);
-    DpcStatus s = dpc_feed_next(t->now->feed, &data_wait);
+    DpcStatus s = teach(a);
+    if (!s)
+        s = dpc_feed_next(t->now->feed, &data_wait);
     if (!s)
         s = dpc_app_run(a, t->now->program, a->step);
     if (!s)
@@ -277,6 +293,8 @@ DpcStatus dpc_app_train(DpcApp *a)
     }
     if (!s)
         s = save(&t, false);
+    if (!s && t.now && a->opt.output.n)
+        s = dpc_app_outputs(a, t.now->program);
     if (!s)
         farewell(&t);
     dpc_ways_close(&t.ways);

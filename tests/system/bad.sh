@@ -104,6 +104,33 @@ else
     skip "a full disk" "only root may mount a small one"
 fi
 
+# ---- what to go on from ----
+rm -rf out lone
+ranks 1 one.bin train --data data --steps 20 --save-every 10 --keep 0 --out out
+ranks 1 one.bin train --data data --steps 21 --out lone --resume out
+exits 0 "--resume takes a run's folder: the newest" "resume  out/ckpt/step-00000020, step 20"
+damage step-00000010; damage step-00000020
+ranks 1 one.bin train --data data --steps 30 --out out
+exits 1 "only damaged checkpoints are no fresh start" "out/ckpt: error: checkpoint: there are 2, and none is whole.*--resume none"
+ranks 1 one.bin train --data data --steps 30 --out out --resume none
+exits 0 "--resume none starts anew" "step 30/30"
+
+# ---- rows ----
+"$tool" idx few 8 12 12
+ranks 1 one.bin train --data few --steps 3
+exits 1 "fewer samples than a batch" "few: error: data: a batch takes [0-9]+ samples but there are 8"
+"$tool" npy rows.npy 12 12 100
+ranks 1 one.bin train --data data --steps 3 --input image=rows.npy
+exits 1 "rows that fill no whole step" "mlp.lua:[0-9]+: error: input 'image' takes [0-9]+ rows a step but 'rows.npy' has 100"
+
+# ---- outputs ----
+ranks 1 one.bin train --data data --steps 3 --output loss=loss.npy --out written
+exits 0 "train --output" "step 3/3"
+if [ -s loss.npy ]; then ok "train writes outputs of its last step"
+else not_ok "train writes outputs of its last step" "no file"; fi
+ranks 1 one.bin train --data data --steps 3 --output lost=loss.npy
+exits 1 "train --output of no output" "'--output lost=loss.npy': 'train' has no such output"
+
 # ---- numbers ----
 compile nan nan.bin --micro 2
 line=$(grep -n "log()" "$models/nan.lua" | cut -d: -f1)
@@ -131,7 +158,7 @@ exits 7 "ten bad steps in a row end --nan skip" "step [0-9]+ is not finite"
 other=$!
 for i in $(seq 50); do test -e shared/lock && break; sleep 0.1; done
 ranks 1 one.bin train --data data --steps 20 --out shared
-exits 1 "a second run in a folder" "shared: error: --out: another run"
+exits 1 "a second run in a folder" "shared: error: --out: another run.*: process $other on "
 kill -9 $other; wait $other 2> /dev/null
 ranks 1 one.bin train --data data --steps 20 --out shared
 exits 0 "a dead run leaves no lock"

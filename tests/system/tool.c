@@ -6,6 +6,9 @@
  *   tool json                 is what it reads one JSON text?
  *   tool hash CKPT            of the logical tensors
  *   tool diff CKPT CKPT       largest relative L2 over tensors, and whose
+ *   tool apart CKPT CKPT      the same over tensors, not single numbers, of 1 %
+ *                             of their kind (weights, averages, moments,
+ *                             gradients), and the largest relative to the kind
  *   tool strike PID DIR       kill -9 when a save begins in DIR
  *
  * Pictures are a function of their number: class k = number % 10 is bright in
@@ -183,22 +186,76 @@ static float *whole_read(DpcSource *s, const DpcWhole *w, int64_t *n)
     return x;
 }
 
-/* |x - y| / |x|, and 1 where sizes differ. */
-static double distance(DpcSource *a, const DpcWhole *w, DpcSource *b)
+/* Sums of squares: of x, and of x - y; both 1 where sizes differ. */
+typedef struct Squares { double own, off; int64_t n; } Squares;
+
+static Squares squares(DpcSource *a, const DpcWhole *w, DpcSource *b)
 {
     const DpcWhole *v = dpc_source_find(b, w->name);
     int64_t n, m;
+    Squares s = {0, 0, 0};
     if (!v)
-        return 1;
+        return (Squares){1, 1, 2};
     float *x = whole_read(a, w, &n), *y = whole_read(b, v, &m);
-    double square = 0, off = 0;
+    s.n = n;
     for (int64_t i = 0; n == m && i < n; i++) {
-        square += (double)x[i] * (double)x[i];
-        off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        s.own += (double)x[i] * (double)x[i];
+        s.off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
     }
     free(x);
     free(y);
-    return n != m ? 1 : off == 0 ? 0 : sqrt(off / (square > 0 ? square : 1));
+    return n != m ? (Squares){1, 1, 2} : s;
+}
+
+static double ratio(double off, double of)
+{
+    return off == 0 ? 0 : sqrt(off / (of > 0 ? of : 1));
+}
+
+/* |x - y| / |x|, and 1 where sizes differ. */
+static double distance(DpcSource *a, const DpcWhole *w, DpcSource *b)
+{
+    Squares s = squares(a, w, b);
+    return ratio(s.off, s.own);
+}
+
+enum { WEIGHT, AVERAGE, GRADIENT, FIRST, SECOND, NKIND };
+
+static int kind_of(const char *name)
+{
+    return !strncmp(name, "ema.", 4)     ? AVERAGE
+         : !strncmp(name, "grad.", 5)    ? GRADIENT
+         : !strncmp(name, "adam.m.", 7)  ? FIRST
+         : !strncmp(name, "adam.v.", 7)  ? SECOND : WEIGHT;
+}
+
+static int apart(const char *one, const char *other)
+{
+    DpcSource *a, *b;
+    DpcStatus s = dpc_source_open(one, &a);
+    s = s ? s : dpc_source_open(other, &b);
+    if (s)
+        return told(s);
+    Squares *q = calloc(a->n + 1, sizeof *q);
+    double kind[NKIND] = {0}, most = a->n == b->n ? 0 : 1, all = most;
+    const char *who = "-", *whose = "-";
+    for (uint32_t i = 0; i < a->n; i++) {
+        q[i] = squares(a, &a->whole[i], b);
+        kind[kind_of(a->whole[i].name)] += q[i].own;
+    }
+    for (uint32_t i = 0; i < a->n; i++) {
+        double of = kind[kind_of(a->whole[i].name)];
+        double d = ratio(q[i].off, q[i].own), e = ratio(q[i].off, of);
+        if (q[i].n > 1 && q[i].own >= 1e-4 * of && !(d <= most))
+            most = d, who = a->whole[i].name;
+        if (!(e <= all))
+            all = e, whose = a->whole[i].name;
+    }
+    printf("%.3g %s %.3g %s\n", most, who, all, whose);
+    free(q);
+    dpc_source_close(a);
+    dpc_source_close(b);
+    return 0;
 }
 
 static int diff(const char *one, const char *other)
@@ -268,8 +325,10 @@ int main(int n, char **arg)
         return hash(arg[2]);
     if (n == 4 && !strcmp(arg[1], "diff"))
         return diff(arg[2], arg[3]);
+    if (n == 4 && !strcmp(arg[1], "apart"))
+        return apart(arg[2], arg[3]);
     if (n == 4 && !strcmp(arg[1], "strike"))
         return strike(atoi(arg[2]), arg[3]);
-    fputs("usage: tool idx|npy|pictures|json|hash|diff|strike ...\n", stderr);
+    fputs("usage: tool idx|npy|pictures|json|hash|diff|apart|strike ...\n", stderr);
     return 2;
 }
