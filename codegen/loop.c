@@ -136,23 +136,29 @@ static void live(const Kernel *k, int v, bool *seen)
         live(k, x->row, seen);
 }
 
-enum { ROWS = 16, SMALL = 4096, TABLES = 8192 };
+enum { ROWS = 16, SMALL = 4096, TABLES = 8192, FOLDS = 4 };
 
 /* May folds of this kernel keep different atoms?  Rows have to be many, or
- * all of it small, and the tables of a row fit beside it. */
+ * all of it small, and the tables of a row fit beside it and are smaller than
+ * what they sum up. */
 static bool tables_fit(const Kernel *k, const bool *seen)
 {
     double sums = 0, points = 0, rows = kernel_points(k, k->outer);
+    double least = FOLDS;
     for (int v = 0; v < k->nvalue; v++) {
         const Value *x = &k->value[v];
         if (!seen[v] || x->kind != VAL_FOLD)
             continue;
         double n = kernel_points(k, x->atoms | x->over);
         points = n > points ? n : points;
-        if (kernel_tabled(k, v))
-            sums += kernel_points(k, x->atoms & ~k->outer);
+        if (!kernel_tabled(k, v))
+            continue;
+        sums += kernel_points(k, x->atoms & ~k->outer);
+        n = kernel_points(k, x->over);
+        least = n < least ? n : least;
     }
-    return !sums || (sums <= TABLES && (rows >= ROWS || points <= SMALL));
+    return !sums || points <= SMALL
+        || (sums <= TABLES && rows >= ROWS && least == FOLDS);
 }
 
 /* The atoms that all folds, or else all stores, keep; false when that is no
