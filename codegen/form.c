@@ -186,25 +186,15 @@ static int fast_atom(const Kernel *k, const Loop *l)
 
 enum { CHUNK = 16384, CHUNKS = 64, WORKERS = 16 };
 
-void kernel_form(Kernel *k)
+/* A fold whose worker is a chunk of its loops, with lanes of outer atoms. */
+static void column_form(Kernel *k, int lane)
 {
-    Loop *l = k->loop;
-    if (!k->nloop) {
-        k->form = FORM_MAP;
-        return;
-    }
-    k->form = FORM_ROW;
-    if (k->nloop > 1 || !l->nfold)
-        return;
-    int fast = fast_atom(k, l);
-    bool lane = fast >= 0 && (k->outer >> fast & 1);
+    const Loop *l = k->loop;
     double rows = kernel_points(k, k->outer);
     double points = rows * kernel_points(k, l->atoms);
-    if (!lane && (rows >= WORKERS || points < 4 * CHUNK))
-        return;
     k->form = FORM_COLUMN;
-    k->lane = lane ? fast : -1;
-    rows /= lane ? (double)k->extent[fast] : 1;
+    k->lane = lane;
+    rows /= lane >= 0 ? (double)k->extent[lane] : 1;
     int64_t n = (int64_t)(points / rows / CHUNK);
     if (rows < WORKERS && n < WORKERS)
         n = points < WORKERS * CHUNK ? (int64_t)(points / CHUNK) : WORKERS;
@@ -219,6 +209,37 @@ void kernel_form(Kernel *k)
             k->cut = a;
     }
     k->chunks = n < k->extent[k->cut] ? n : k->extent[k->cut];
+}
+
+static bool has_tables(const Kernel *k)
+{
+    for (int i = 0; i < k->nloop; i++)
+        for (int f = 0; f < k->loop[i].nfold; f++)
+            if (kernel_tabled(k, k->loop[i].fold[f]))
+                return true;
+    return false;
+}
+
+bool kernel_form(Kernel *k, const char **why)
+{
+    Loop *l = k->loop;
+    if (!k->nloop) {
+        k->form = FORM_MAP;
+        return true;
+    }
+    k->form = FORM_ROW;
+    int fast = fast_atom(k, l);
+    bool lane = fast >= 0 && (k->outer >> fast & 1);
+    if (has_tables(k)) {
+        *why = lane ? "folds keep different dimensions" : NULL;
+        return !lane;
+    }
+    double rows = kernel_points(k, k->outer);
+    double points = rows * kernel_points(k, l->atoms);
+    bool column = lane || (rows < WORKERS && points >= 4 * CHUNK);
+    if (k->nloop == 1 && l->nfold && column)
+        column_form(k, lane ? fast : -1);
+    return true;
 }
 
 int kernel_folds(const Kernel *k)

@@ -485,8 +485,7 @@ static bool build(Build *b, const Ref *ref, int n, const uint32_t *uses)
     if (!kernel_loops(k, &b->why))
         return false;
     kernel_order(k);
-    kernel_form(k);
-    return true;
+    return kernel_form(k, &b->why);
 }
 
 /* ---- the group ---- */

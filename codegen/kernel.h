@@ -187,7 +187,9 @@ bool atom_unify(Unify *, const int *a, int na, const int *b, int nb);
 bool kernel_loops(Kernel *, const char **why);
 /* Order and merge the atoms, once all indices are known. */
 void kernel_order(Kernel *);
-void kernel_form(Kernel *);
+/* How it works; false and *why where neighbours in memory would be rows with
+ * tables. */
+bool kernel_form(Kernel *, const char **why);
 
 /* ---- printing, shared by the targets ---- */
 

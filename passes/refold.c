@@ -16,7 +16,7 @@
  * wants the same bits on any number of ranks, they are left alone. */
 #include "passes/fuse.h"
 
-enum { SHRINK = 8, ROWS = 16 };           /* least factor; least rows left */
+enum { SHRINK = 8, ROWS = 16 };           /* least factor; rows of a cut */
 
 typedef struct Halves {                   /* how a sum is cut in two */
     Attr first, second;                   /* their signatures */
@@ -47,14 +47,16 @@ static int outermost(const Graph *g, const Sig *s, Ref x)
 }
 
 /* How many of the letter's are summed in each row: the fewest for which the
- * first fold shrinks what it reads; 0 when too few rows are left. */
+ * first fold shrinks what it reads; 0 when that would leave few. */
 static int64_t share(const Graph *g, const Sig *s, int letter)
 {
     int64_t n = local(g, s, letter), shrink = 1;
     for (int c = 0; c < NLETTER; c++)
         if (s->folded[c] && c != letter)
             shrink *= local(g, s, c);
-    for (int64_t q = 1; n / q >= ROWS; q++)
+    if (shrink >= SHRINK)
+        return 1;
+    for (int64_t q = 2; n / q >= ROWS; q++)
         if (n % q == 0 && shrink * q >= SHRINK)
             return q;
     return 0;
@@ -183,7 +185,7 @@ static bool worth(const Graph *in, Job *j, Halves *h)
     Fuse *f = fuse_run(all, j);
     for (Ref r = 0; r < in->n; r++)
         if (h[r].ok)
-            half[first[r]] = true;
+            half[first[r]] = half[first[r] + 1] = true;
     for (Ref r = 0; r < in->n; r++) {
         h[r].ok = h[r].ok && company(f, first[r], half);
         any |= h[r].ok;
