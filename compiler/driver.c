@@ -1,5 +1,5 @@
 /* driver.c -- what the commands that read a model share. */
-#include "compiler/options.h"
+#include "compiler/planning.h"
 #include <stdlib.h>
 
 Model *model_open(const Options *o)
@@ -29,6 +29,11 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     p.define = o->set.at, p.ndefine = o->set.n;
     if (o->plan && o->partitioner)
         usage("--plan and --partitioner exclude each other");
+    if (p.file && strcmp(p.file, "auto") == 0) {
+        uint32_t n;
+        const Priced *best = plans_auto(o, entry, nentry, &n);
+        return plans_best(o, best, n)->plan;
+    }
     if (o->plan)
         return plan_read(&p, entry, nentry, o->arena);
     p.ranks = p.ranks ? p.ranks : 1;

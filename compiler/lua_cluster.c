@@ -12,11 +12,21 @@ static double real_at(lua_State *L, const char *key, double otherwise)
     const char *path = front_of(L)->line;
     double x = otherwise;
     if (lua_getfield(L, -1, key) != LUA_TNIL) {
-        if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 0))
-            fail_at(L, path, "%s: a number from 0 is wanted", key);
         x = lua_tonumber(L, -1);
+        if (lua_type(L, -1) != LUA_TNUMBER || !(x >= 0 && x < 1e300))
+            fail_at(L, path, "%s: %s; a number from 0 is wanted", key,
+                    luaL_tolstring(L, -1, NULL));
     }
     lua_pop(L, 1);
+    return x;
+}
+
+static double positive_at(lua_State *L, const char *key, double otherwise)
+{
+    double x = real_at(L, key, otherwise);
+    if (!(x > 0))
+        fail_at(L, front_of(L)->line, "%s: 0; a number above 0 is wanted",
+                key);
     return x;
 }
 
@@ -78,8 +88,9 @@ static void levels_read(lua_State *L, Cluster *c)
                         "wanted");
             keys_check(L, known, COUNT(known));
             c->level[c->nlevel] = (Level){
-                text_at(L, "name", "level"), (int)real_at(L, "fanout", 1),
-                real_at(L, "bandwidth", 1e9), real_at(L, "latency", 1e-6) };
+                text_at(L, "name", "level"), (int)positive_at(L, "fanout", 1),
+                positive_at(L, "bandwidth", 1e9),
+                real_at(L, "latency", 1e-6) };
             lua_pop(L, 1);
         }
     }

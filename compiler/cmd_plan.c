@@ -1,0 +1,34 @@
+/* cmd_plan.c -- dpc plan: a plan for a model, printed with its price. */
+#include "compiler/planning.h"
+#include <errno.h>
+
+static Plan *plan_chosen(const Options *o, const Model *m)
+{
+    uint32_t n = 1;
+    Priced one, *p = &one;
+    if (o->partitioner && strcmp(o->partitioner, "auto") == 0) {
+        p = plans_auto(o, m->entry, m->nentry, &n);
+    } else {
+        one = (Priced){ .name = o->plan ? o->plan : o->partitioner
+                        ? o->partitioner : o->exact ? "exact" : "ddp",
+                        .micro = o->micro ? (int)o->micro : 1,
+                        .plan = plan_open(o, m->entry, m->nentry) };
+        plan_price(o, plan_entry(m->entry, m->nentry), p);
+    }
+    if (!o->quiet)
+        plans_print(p, n, stderr);
+    return plans_best(o, p, n)->plan;
+}
+
+int cmd_plan(const Options *o)
+{
+    Model *m = model_open(o);
+    const Plan *p = plan_chosen(o, m);
+    FILE *out = o->output ? fopen(o->output, "w") : stdout;
+    if (!out)
+        err_code(5, o->output, "cannot be written: %s", strerror(errno));
+    plan_print(p, out);
+    if (o->output && (ferror(out) | fclose(out)))
+        err_code(5, o->output, "cannot be written: %s", strerror(errno));
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* planning.h -- plans with their price, for `dpc plan` and "auto". */
+#ifndef DPC_PLANNING_H
+#define DPC_PLANNING_H
+
+#include "compiler/options.h"
+#include "passes/clock.h"
+
+typedef struct Priced {
+    const char *name, *why;               /* "megatron -P tp=2"; refused */
+    int micro;
+    Plan *plan;
+    Spent spent;                          /* of a step, by the clock */
+    int64_t leaves, arena, io;            /* bytes of a rank */
+    bool fits;
+} Priced;
+
+/* The entry that a plan is priced by: train, or the first. */
+const Graph *plan_entry(Graph *const *entry, int n);
+/* Fill in what p->plan costs for the entry. */
+void plan_price(const Options *, const Graph *, Priced *p);
+/* All that auto tries for --ranks and --micro, best first. */
+Priced *plans_auto(const Options *, Graph *const *entry, int nentry,
+                   uint32_t *n);
+void plans_print(const Priced *, uint32_t n, FILE *);
+/* The first; err 3 where none fits, 4 where there is none. */
+const Priced *plans_best(const Options *, const Priced *, uint32_t n);
+
+#endif
