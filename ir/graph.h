@@ -135,6 +135,8 @@ bool op_pointwise(Op);
 bool op_public(Op);
 /* Is only the shape of operand i read? */
 bool op_unread(Op, int i);
+/* The same attributes: then nodes with equal operands have equal values. */
+bool attr_equal(const Attr *, const Attr *);
 const char *dtype_name(DType);            /* "bf16" */
 DType dtype_find(const char *);           /* NDTYPE if there is none */
 int64_t dtype_size(DType);

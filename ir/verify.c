@@ -180,44 +180,6 @@ static void v7_loops(const Check *c, Ref r)
         broken(c, r, "V7: loop names an axis that is not time");
 }
 
-static bool letters_equal(const Attr *a, const Attr *b)
-{
-    if (a->nletter != b->nletter)
-        return false;
-    for (int i = 0; i < a->nletter; i++) {
-        const Letter *l = &a->letter[i], *m = &b->letter[i];
-        if (l->c != m->c || l->size != m->size || l->split != m->split)
-            return false;
-    }
-    return true;
-}
-
-static bool text_equal(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool data_equal(const Attr *a, const Attr *b)
-{
-    return a->ndata == b->ndata
-        && (a->ndata == 0 || memcmp(a->data, b->data, (size_t)a->ndata
-                                    * sizeof *a->data) == 0);
-}
-
-static bool attr_equal(const Attr *a, const Attr *b)
-{
-#define SAME_REAL(f) a->f == b->f
-#define SAME_REALS(f) data_equal(a, b)
-#define SAME_WORD(f) text_equal(a->f, b->f)
-#define SAME_TEXT(f) true
-#define SAME_INT(f) a->f == b->f
-#define SAME_DTYPE(f) a->f == b->f
-#define SAME_AXES(f) a->f == b->f
-#define ATTR(key, field, kind) if (!(SAME_##kind(field))) return false;
-#include "ir/attrs.def"
-    return text_equal(a->sig, b->sig) && letters_equal(a, b);
-}
-
 static void v8_clones(const Check *c, Ref r)
 {
     const Node *n = &c->g->node[r];

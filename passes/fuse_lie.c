@@ -66,10 +66,7 @@ static int moved(const Graph *g, const Node *n)
 
 static bool alike(const Graph *g, const Node *n, Ref x)
 {
-    Family f = ops[n->op].family;
-    bool pointwise = f == FAMILY_nest && ops[n->op].arity > 0
-        && strncmp(ops[n->op].sig, "...", 3) == 0;
-    return (pointwise || f == FAMILY_index)
+    return (op_pointwise(n->op) || ops[n->op].family == FAMILY_index)
         && g->node[x].type.ndim == n->type.ndim;
 }
 

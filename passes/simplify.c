@@ -52,27 +52,6 @@ static uint64_t node_hash(const Node *n)
                + (uint64_t)n->type.dtype);
 }
 
-static bool text_equal(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool attr_equal(const Attr *a, const Attr *b)
-{
-    bool same = text_equal(a->sig, b->sig) && text_equal(a->dist, b->dist)
-        && a->nletter == b->nletter && bits(a->value) == bits(b->value)
-        && a->ndata == b->ndata && a->id == b->id && a->at == b->at
-        && a->size == b->size && a->dim == b->dim && a->to == b->to
-        && a->stride == b->stride && a->pad == b->pad && a->use == b->use
-        && a->dilate == b->dilate && a->dtype == b->dtype && a->axes == b->axes;
-    for (int i = 0; same && i < a->nletter; i++)
-        same = a->letter[i].c == b->letter[i].c
-            && a->letter[i].size == b->letter[i].size
-            && a->letter[i].split == b->letter[i].split;
-    return same && (a->ndata == 0 || memcmp(a->data, b->data,
-                    (size_t)a->ndata * sizeof *a->data) == 0);
-}
-
 static bool node_equal(const Node *a, const Node *b)
 {
     return a->op == b->op && a->nin == b->nin && a->stage == b->stage
