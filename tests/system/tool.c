@@ -2,6 +2,7 @@
  *
  *   tool idx DIR N H W        IDX files of N pictures u8[H, W] and labels
  *   tool npy FILE H W N       the same pictures as one .npy file, u8[N, H, W]
+ *   tool array FILE f4|u1 N D..   .npy of N rows of D.. numbers
  *   tool pictures DIR         PNG files of every kind, one of them broken
  *   tool json                 is what it reads one JSON text?
  *   tool hash CKPT            of the logical tensors
@@ -86,23 +87,52 @@ static int idx(const char *dir, int n, int h, int w)
     return fclose(f);
 }
 
-/* h = 0: labels u8[n]. */
-static int npy(const char *name, int h, int w, int n)
+static FILE *npy_begin(const char *name, const char *type, const char *shape)
 {
-    char head[118], shape[64];
+    char head[118];
     FILE *f = create(name);
-    snprintf(shape, sizeof shape, h ? "(%d, %d, %d)" : "(%d,)", n, h, w);
     memset(head, ' ', sizeof head);
-    int k = snprintf(head, sizeof head, "{'descr': '|u1', 'fortran_order': "
-                     "False, 'shape': %s, }", shape);
+    int k = snprintf(head, sizeof head, "{'descr': '%s', 'fortran_order': "
+                     "False, 'shape': (%s), }", type, shape);
     head[k] = ' ';
     head[sizeof head - 1] = '\n';
     fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, f);
     fwrite(head, 1, sizeof head, f);
+    return f;
+}
+
+/* h = 0: labels u8[n]. */
+static int npy(const char *name, int h, int w, int n)
+{
+    char shape[64];
+    snprintf(shape, sizeof shape, h ? "%d, %d, %d" : "%d,", n, h, w);
+    FILE *f = npy_begin(name, "|u1", shape);
     if (h)
         pixels_put(f, n, h, w);
-    for (k = 0; !h && k < n; k++)
+    for (int k = 0; !h && k < n; k++)
         fputc(k % 10, f);
+    return fclose(f);
+}
+
+/* Numbers of a hash: f4 in -1 .. 1, or bytes. */
+static int array(const char *name, bool real, int ndim, char **dim)
+{
+    char shape[64] = "";
+    size_t n = 1;
+    for (int d = 0; d < ndim; d++) {
+        n *= (size_t)atoi(dim[d]);
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%d, ",
+                 atoi(dim[d]));
+    }
+    FILE *f = npy_begin(name, real ? "<f4" : "|u1", shape);
+    for (size_t i = 0; i < n; i++) {
+        int b = pixel((int)(i % 9973), (int)i, 1);
+        float x = (float)b / 120 - 1;
+        if (real)
+            fwrite(&x, sizeof x, 1, f);
+        else
+            fputc(b, f);
+    }
     return fclose(f);
 }
 
@@ -329,6 +359,9 @@ int main(int n, char **arg)
         return apart(arg[2], arg[3]);
     if (n == 4 && !strcmp(arg[1], "strike"))
         return strike(atoi(arg[2]), arg[3]);
-    fputs("usage: tool idx|npy|pictures|json|hash|diff|apart|strike ...\n", stderr);
+    if (n >= 5 && !strcmp(arg[1], "array"))
+        return array(arg[2], !strcmp(arg[3], "f4"), n - 4, arg + 4);
+    fputs("usage: tool idx|npy|array|pictures|json|hash|diff|apart|strike "
+          "...\n", stderr);
     return 2;
 }
