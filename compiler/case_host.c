@@ -176,11 +176,24 @@ static void outs_choose(Host *h)
             }
 }
 
+/* Values of scalars become their defaults; inputs without a dimension, which
+ * no data has, become scalars. */
 static void scalars_set(Host *h)
 {
-    for (Ref r = 0; r < h->g->n; r++)
-        if (h->g->node[r].op == OP_scalar)
-            h->g->node[r].attr.value = case_scalar(h->c, &h->g->node[r], 0);
+    for (Ref r = 0; r < h->g->n; r++) {
+        Node *n = &h->g->node[r];
+        if (n->op == OP_scalar)
+            n->attr.value = case_scalar(h->c, n, 0);
+        if (n->op != OP_input || n->type.ndim)
+            continue;
+        n->attr.value = *case_input(h->a, h->c, n, 0);
+        for (int s = 1; s < h->c->steps; s++)
+            if (*case_input(h->a, h->c, n, s) != n->attr.value)
+                err(h->c->loc, "case \"%s\": input \"%s\" has no dimension "
+                    "and differs from step to step; give it one",
+                    h->c->name, n->name);
+        n->op = OP_scalar;
+    }
 }
 
 static bool step_wanted(const Case *c, int step)

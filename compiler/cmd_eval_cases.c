@@ -186,6 +186,13 @@ static void told(const Attempt *at, const char *text)
         loc = case_place(a, at->file->path, c->name,
                          fmt(a, "%.*s", (int)(q - p - 1), p + 1));
     size_t n = strlen(text);
+    if (at->t->o->json) {
+        printf("%s{\"case\": ", at->t->shown++ ? ",\n " : "");
+        json_quote(stdout, c->name);
+        printf(", \"error\": ");
+        json_quote(stdout, text);
+        printf("}");
+    }
     fflush(stdout);
     fprintf(stderr, "%s%s%s: note: in case \"%s\"\n", text,
             n && text[n - 1] == '\n' ? "" : "\n", loc, c->name);

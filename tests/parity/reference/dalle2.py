@@ -104,20 +104,32 @@ def diffusion_prior(options, **net):
     return net, p.eval()
 
 
-def prior_loss(name, options, text=True):
-    net, p = diffusion_prior(options)
+@contextlib.contextmanager
+def coin_is(inputs, name):
+    """random.random answers below a half where the case's coin is 1."""
+    coin = inputs[name].tensor(name).item() if name in inputs else 0
+    with mock.patch.object(d2.random, "random", lambda: .75 - coin / 2):
+        yield
+
+
+def prior_loss(name, options, text=True, coin=None, **own):
+    net, p = diffusion_prior(options, **own)
     inputs = dict(image_embed=In(2, 16), text_embed=In(2, 16),
                   t=In(2, ints=[3, 21]), noise=In(2, 16))
     if text:
         inputs["text_encodings"] = TEXT
+    if coin is not None:
+        inputs["self_cond_coin"] = In(values=[coin])
     x = tensors(inputs)
-    with doubles(), times_are([3, 21]), mock.patch.object(
+    with doubles(), times_are([3, 21]), coin_is(
+            inputs, "self_cond_coin"), mock.patch.object(
             torch, "randn_like", lambda _: x["noise"]):
         loss = p(text_embed=x["text_embed"], image_embed=x["image_embed"],
                  text_encodings=x.get("text_encodings"))
         expect = {"loss": loss.item(), **gradients(loss, net)}
     cases.add(name, "diffusion_prior", expect, inputs=inputs,
-              options={**options, "net": SMALL, "image_embed_dim": 16})
+              options={**options, "net": {**SMALL, **own},
+                       "image_embed_dim": 16})
 
 
 prior_loss("linear, noise, Huber, own scale",
@@ -127,6 +139,12 @@ prior_loss("linear, noise, Huber, own scale",
 prior_loss("quadratic, v, l1, clamped",
            dict(timesteps=25, beta_schedule="quadratic", predict_v=True,
                 loss_type="l1", training_clamp_l2norm=True))
+
+
+prior_loss("the coin of self-conditioning says yes", dict(timesteps=25),
+           coin=1., self_cond=True)
+prior_loss("the coin of self-conditioning says no", dict(timesteps=25),
+           coin=0., self_cond=True)
 
 
 def prior_sample(name, options, call, **own):
@@ -231,12 +249,13 @@ def decoder_loss(name, options, inputs, number, t, level=None, grads=()):
     d = decoder(options)
     x = tensors(inputs)
     noise, level = x.pop("noise"), [level] if level else []
-    x.pop("lowres_noise_level", None)
-    x.pop("t")
+    for key in "lowres_noise_level", "self_cond_coin", "t":
+        x.pop(key, None)
     net = d.unets[number - 1]
     lowres = x.pop("randn0", None)
     order = ([lowres] if lowres is not None else []) + [noise]
-    with doubles(), times_are(t, *level), mock.patch.object(
+    with doubles(), times_are(t, *level), coin_is(
+            inputs, "self_cond_coin"), mock.patch.object(
             torch, "randn_like", lambda _: order.pop(0)):
         loss = d(x.pop("image"), unet_number=number, **x)
         expect = {"loss": loss.item(),
@@ -282,6 +301,13 @@ decoder_loss("constrained variance, p2 weights, no normalizing",
                   auto_normalize_img=False, **NO_DROP),
              dict(pictures(8), noise=In(2, 3, 8, 8), t=In(2, ints=[4, 29])),
              1, [4, 29])
+
+
+decoder_loss("a self-conditioned U-Net, the coin says yes",
+             dict(unet=[dict(U1, self_cond=True)], image_sizes=[8],
+                  timesteps=30, **NO_DROP),
+             dict(pictures(8), noise=In(2, 3, 8, 8), t=In(2, ints=[4, 29]),
+                  self_cond_coin=In(values=[1.])), 1, [4, 29])
 
 
 def decoder_sample(name, options, call, inputs=None):

@@ -118,7 +118,7 @@ class In:
         return x
 
     def lua(self):
-        parts = [str(n) for n in self.shape]
+        parts = [str(n) for n in self.shape]      # none: of no dimension
         parts += [f"{k} = {lua(v)}" for k, v in self.how.items()]
         return "{ " + ", ".join(parts) + " }"
 
