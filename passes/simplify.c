@@ -105,6 +105,35 @@ static bool is_identity(const Node *n)
         && strncmp(s, arrow + 2, len) == 0;
 }
 
+/* A slice of a slice is one of what that was cut from; a slice within one
+ * operand of a concat, or within what a pad holds, is one of that. */
+static void slice_through(const Graph *g, Node *n)
+{
+    while (n->op == OP_slice && !n->type.partial) {
+        const Node *a = &g->node[n->in[0]];
+        int64_t at = n->attr.at, end = at + n->attr.size, cut;
+        if (a->attr.dim != n->attr.dim || a->type.partial)
+            return;
+        if (a->op == OP_slice) {
+            n->attr.at += a->attr.at;
+            n->in[0] = a->in[0];
+            continue;
+        }
+        if (a->op != OP_concat && a->op != OP_pad)
+            return;
+        cut = g->node[a->in[0]].type.dim[n->attr.dim];
+        if (a->op == OP_pad ? at >= a->attr.at && end <= a->attr.at + cut
+                            : end <= cut) {
+            n->attr.at -= a->op == OP_pad ? a->attr.at : 0;
+            n->in[0] = a->in[0];
+        } else if (a->op == OP_concat && at >= cut) {
+            n->attr.at -= cut;
+            n->in[0] = a->in[1];
+        } else
+            return;
+    }
+}
+
 /* The operand that this node is equal to, or NONE. */
 static Ref same_as(const Graph *g, Ref r, bool graded)
 {
@@ -116,6 +145,8 @@ static Ref same_as(const Graph *g, Ref r, bool graded)
     switch (n->op) {
     case OP_move:
         return is_identity(n) ? in[0] : NONE;
+    case OP_slice:
+        return n->attr.size == a->type.dim[n->attr.dim] ? in[0] : NONE;
     case OP_stop:
         return graded ? in[0] : NONE;
     case OP_cast:
@@ -180,7 +211,9 @@ static void unemit(Graph *g)
 static Ref reduce(Copy *c, Ref r, Table *t)
 {
     Graph *g = c->out;
-    Ref q = copy_node(c, r), same = same_as(g, q, t->graded);
+    Ref q = copy_node(c, r);
+    slice_through(g, &g->node[q]);
+    Ref same = same_as(g, q, t->graded);
     double v;
     if (same != NONE) {
         unemit(g);

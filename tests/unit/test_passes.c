@@ -121,6 +121,43 @@ static void simplify_shares_equal_work(void **state)
     assert_int_equal(s->node[2].in[0], s->node[2].in[1]);
 }
 
+static void slices_are_cut_from_what_lies_in_memory(void **state)
+{
+    (void)state;
+    Graph *g = graph_parse(arena,
+        "entry train\nphase tensor\nx = input : f32[4,6]\n"
+        "y = input : f32[4,5]\nc = concat x, y dim=1\n"
+        "l = input : f32[4,9]\np = pad y, l dim=1 at=3\n"
+        "a = slice c dim=1 at=2 size=4\nb = slice a dim=1 at=1 size=2\n"
+        "d = slice c dim=1 at=6 size=5\ne = slice c dim=1 at=7 size=3\n"
+        "f = slice c dim=1 at=5 size=2\nh = slice p dim=1 at=4 size=2\n"
+        "i = slice p dim=1 at=2 size=3\nk = slice d dim=0 at=1 size=2\n"
+        "return b=b d=d e=e f=f h=h i=i k=k\n", "simplify");
+    static const struct { const char *from; int at; } want[] = {
+        { "x", 3 }, { "y", 0 }, { "y", 1 }, { "c", 5 }, { "y", 1 },
+        { "p", 2 }, { "y", 1 },
+    };
+    Job j = { .keep = arena };
+    const Graph *s = run_passes("simplify", g, &j);
+    Eval *was = eval_new(g, FIELD, 5, 3), *is = eval_new(s, FIELD, 5, 3);
+    eval_run(was);
+    eval_run(is);
+    for (uint32_t i = 0; i < s->nout; i++) {
+        const Node *n = &s->node[s->out[i].ref];
+        if (n->op == OP_slice)
+            n = &s->node[n->in[0]];
+        assert_string_equal(n->name, want[i].from);
+        if (s->node[s->out[i].ref].op == OP_slice)
+            assert_int_equal(s->node[s->out[i].ref].attr.at, want[i].at);
+        assert_memory_equal(eval_get(was, g->out[i].ref),
+                            eval_get(is, s->out[i].ref),
+                            (size_t)type_volume(&g->node[g->out[i].ref].type)
+                            * sizeof(Num));
+    }
+    eval_free(was);
+    eval_free(is);
+}
+
 /* ---- gradients ---- */
 
 static const Graph *with_gradients(const Model *m)
@@ -297,6 +334,7 @@ int main(void)
         cmocka_unit_test(the_same_text_comes_out_twice),
         cmocka_unit_test(a_pass_may_start_from_the_text_before_it),
         cmocka_unit_test(simplify_shares_equal_work),
+        cmocka_unit_test(slices_are_cut_from_what_lies_in_memory),
         cmocka_unit_test(gradients_equal_central_differences),
         cmocka_unit_test(gradient_of_a_tensor_is_refused),
         cmocka_unit_test(a_gradient_that_does_not_arrive_is_zero),
