@@ -5,6 +5,7 @@
 #   ./build.sh test [FILTER]   unit, golden and error tests
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
 #   ./build.sh parity [FILE]   models against numbers of the originals
+#   ./build.sh plans           models trained under many plans: one loss
 #   ./build.sh demo [OPTIONS]  train and measure the small demo, two ranks
 #   ./build.sh bench [FILTER]  programs of tests/bench
 #   ./build.sh layers          who includes whom; no axis names in the core
@@ -144,6 +145,12 @@ parity() {
     test $fail = 0
 }
 
+plans() {
+    build >&2 && make_run -j"$JOBS" tests >&2 ||
+        { echo '0 passed, 1 failed, 0 skipped'; return 1; }
+    SUITE=plans BUILD=$BUILD sh tests/run.sh
+}
+
 bench() {
     build && make_run -k -j"$JOBS" benches || return 1
     for b in "$BUILD"/tests/bench/*; do
@@ -254,7 +261,7 @@ EOF
 }
 
 case ${1:-build} in
-demo|test|asan|parity) deps || exit 5 ;;
+demo|test|asan|parity|plans) deps || exit 5 ;;
 esac
 libraries
 
@@ -265,6 +272,7 @@ asan)    shift; asan "$@" ;;
 demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
          build && "$BUILD/dpc" demo "$@" ;;
 parity)  shift; parity "$@" ;;
+plans)   plans ;;
 bench)   shift; bench "$@" ;;
 layers)  layers ;;
 size)    size ;;

@@ -11,6 +11,7 @@
 #          0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
+# SUITE=NAME runs the like of tests/NAME instead of all these.
 # Time limits are for what hangs, on a machine that ten others use.
 # A test of which something is missing is skipped, with the reason.  The last
 # column is seconds of cores, children included, which load does not change.
@@ -79,20 +80,35 @@ text() {
 
 system() {
     name=$(basename "$1" .sh)
-    timeout 900 sh "$1" > "$tmp/out" 2>&1
+    name=$(basename "$(dirname "$1")")/$name
+    timeout 3000 sh "$1" > "$tmp/out" 2>&1
     rc=$?
     cat "$tmp/out" >> "$log"
     grep -A9 '^not ok ' "$tmp/out" | sed 's/^not ok /FAIL /'
     grep '^skip ' "$tmp/out"
     good=$(grep -c '^ok ' "$tmp/out") bad=$(grep -c '^not ok ' "$tmp/out")
     skipped=$(grep -c '^skip ' "$tmp/out")
-    [ $rc -ne 0 ] && { echo "FAIL system/$name (exit $rc)"; bad=$((bad + 1)); }
+    [ $rc -ne 0 ] && { echo "FAIL $name (exit $rc)"; bad=$((bad + 1)); }
     pass=$((pass + good)) fail=$((fail + bad)) skip=$((skip + skipped))
     spent
-    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "system/$name" \
+    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "$name" \
         "$good" "$bad" "$skipped" "$s"
 }
 
+# suite NAME: the shell tests of tests/NAME.
+suite() {
+    for t in tests/"$1"/*.sh; do
+        [ "${t##*/}" != lib.sh ] && [ $bless = 0 ] && wanted "$t" &&
+            system "$t"
+    done
+}
+
+if [ -n "${SUITE:-}" ]; then
+    suite "$SUITE"
+    echo "$pass passed, $fail failed, $skip skipped"
+    [ $fail = 0 ]
+    exit
+fi
 for t in tests/unit/test_*.c; do
     test -f "$t" && [ $bless = 0 ] && wanted "$t" && unit "$t"
 done
@@ -105,10 +121,7 @@ if [ -x "$BUILD/dpc" ]; then
         spent
         [ $n = 0 ] || printf '%-28s %4d ok %32s s\n' "$d" $n "$s"
     done
-    for t in tests/system/*.sh; do
-        [ "${t##*/}" != lib.sh ] && [ $bless = 0 ] && wanted "$t" &&
-            system "$t"
-    done
+    suite system
 else
     echo "FAIL $BUILD/dpc does not build"; fail=$((fail + 1))
 fi

@@ -1,0 +1,77 @@
+#!/bin/sh
+# train.sh -- a model trained 30 steps under many plans, on 2, 4 and 8 ranks:
+# the losses of one rank.  Sums are made in other orders, so they part slowly:
+# 1e-6 relative for the first three steps, 1e-3 at the thirtieth.
+#
+#   sh tests/plans/train.sh [MODEL...]
+. "$(dirname "$0")/../system/lib.sh"
+"$tool" idx photos 256 28 28
+
+# ranks, micro-batches, partitioner and its options
+plans='2 1 ddp
+2 2 ddp
+2 4 ddp
+2 1 zero
+2 2 zero
+2 1 zero -P gather=use
+2 2 zero -P gather=use
+2 1 megatron
+2 2 megatron
+2 1 replicate
+2 1 exact
+4 1 ddp
+4 2 ddp
+4 1 zero
+4 2 zero -P gather=use
+4 1 megatron
+4 1 megatron -P tp=2
+4 2 megatron -P tp=2
+8 1 ddp
+8 1 zero
+8 1 zero -P gather=use
+8 1 megatron -P tp=2
+8 1 megatron -P tp=4'
+
+# trains NAME RANKS OPTION...: 30 steps in NAME.
+trains() {
+    name=$1 n=$2; shift 2
+    "$dpc" compile "$root/models/$file.lua" $small -o "$name.bin" \
+        --ranks "$n" "$@" > log 2>&1 &&
+        ranks "$n" "$name.bin" train --data photos --steps 30 --seed 3 \
+            --out "$name"
+    rc=$?
+    rm -f "$name.bin"
+    return $rc
+}
+
+# off FROM TO NAME: largest relative difference of the losses FROM..TO.
+off() {
+    field loss one/metrics.jsonl | sed -n "$1,$2p" > a
+    field loss "$3/metrics.jsonl" | sed -n "$1,$2p" > b
+    paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
+        if (d > most) most = d; n++ } END { print n ? most + 0 : 9 }'
+}
+
+# under RANKS MICRO PARTITIONER OPTION...
+under() {
+    n=$1 micro=$2 claim="$model: $*"; shift 2
+    if ! trains other "$n" --micro "$micro" --partitioner "$@"; then
+        not_ok "$claim" "exit $rc"; return
+    fi
+    first=$(off 1 3 other) last=$(off 30 30 other)
+    note "$claim: $first $last"
+    if holds "$first <= 1e-6" && holds "$last <= 1e-3"; then ok "$claim"
+    else not_ok "$claim" "losses part by $first, then $last"; fi
+    rm -rf other
+}
+
+for model in ${*:-decoder prior mmdit}; do
+    case $model in
+    mmdit) file=qwen_image/fashion_base small="-D batch=24" ;;
+    *)     file=dalle2/$model small="-D size=tiny -D batch=16" ;;
+    esac
+    rm -rf one
+    if ! trains one 1; then not_ok "$model: one rank" "exit $rc"; continue; fi
+    echo "$plans" > plans
+    while read -r line; do under $line; done < plans
+done
