@@ -1,0 +1,4 @@
+-- dpc eval --cases %
+return {
+  { name = "A", expect = { loss = 1 } },
+}
