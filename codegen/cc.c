@@ -1,14 +1,15 @@
 /* cc.c -- the C compiler, run as seldom as possible.
  *
- * An object is a function of its text and its command; so the cache keeps it
- * under the hash of both, and the binary under the hash of what went into it.
- * Files enter the cache by rename, so that two compiles at once never see
- * half of one, and carry a hash of their bytes, so that what a full disk or a
- * crash left of them is no hit.  They are copied, not linked: the user may
- * write over a binary. */
+ * An object is a function of its text, its command, the compiler and, for
+ * -march=native, the processor; so the cache keeps it under their hash, and
+ * the binary under the hash of what went into it.  Files enter the cache by
+ * rename, so that two compiles at once never see half of one, and carry a hash
+ * of their bytes, so that what a full disk or a crash left of them is no hit.
+ * They are copied, not linked: the user may write over a binary. */
 #include "codegen/unit.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -172,6 +173,56 @@ static void child_end(const Child *c)
              c->command, text);
 }
 
+/* ---- who compiles ---- */
+
+/* The program that a name in PATH means, as a real path; ccache and its like
+ * stand before it and change with no compiler: they are passed over. */
+static char *program_of(Arena *a, const char *name)
+{
+    const char *path = strchr(name, '/') ? "" : getenv("PATH");
+    char real[PATH_MAX];
+    while (path) {
+        int n = (int)strcspn(path, ":");
+        const char *file = *path ? fmt(a, "%.*s/%s", n, path, name) : name;
+        path = path[n] ? path + n + 1 : NULL;
+        if (access(file, X_OK) != 0 || !realpath(file, real))
+            continue;
+        const char *base = strrchr(real, '/') + 1;
+        if (strcmp(base, "ccache") != 0 && strcmp(base, "distcc") != 0)
+            return fmt(a, "%s", real);
+    }
+    return fmt(a, "%s", name);
+}
+
+/* The processor, as far as -march=native and oneDNN ask: its first entry in
+ * /proc/cpuinfo, without what changes while it runs. */
+static char *processor(Arena *a)
+{
+    static const char *const said[] = { "model name", "flags", "Features",
+                                        "CPU part" };
+    char line[4096], *all = fmt(a, "%s", "");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f) && *line != '\n')
+        for (int i = 0; i < COUNT(said); i++)
+            if (strncmp(line, said[i], strlen(said[i])) == 0)
+                all = fmt(a, "%s%s", all, line);
+    if (f)
+        fclose(f);
+    return all;
+}
+
+/* What makes two compilers two: name, file, its age and size; and for which
+ * processor they compile. */
+static const char *compiler_of(Arena *a, const UnitOptions *o)
+{
+    struct stat st = {0};
+    char *cc = program_of(a, fmt(a, "%.*s", (int)strcspn(o->cc, " "), o->cc));
+    stat(cc, &st);
+    return fmt(a, "%s %s %lld.%ld %lld %s", o->cc, cc,
+               (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+               (long long)st.st_size, processor(a));
+}
+
 /* ---- objects and binary ---- */
 
 typedef struct Object {
@@ -220,9 +271,11 @@ static char *cache_path(Arena *a, const UnitOptions *o, const char *key,
 static void objects_find(Object *obj, int n, const char *dir,
                          const UnitOptions *o, Arena *a)
 {
+    const char *by = compiler_of(a, o);
     for (int i = 0; i < n; i++) {
         const Source *s = obj[i].source;
-        obj[i].key = hash_hex(a, s->text, strlen(s->text), obj[i].command);
+        obj[i].key = hash_hex(a, s->text, strlen(s->text),
+                              fmt(a, "%s %s", obj[i].command, by));
         obj[i].path = fmt(a, "%s/%s.o", dir, s->name);
         char *hit = cache_path(a, o, obj[i].key, ".o");
         obj[i].cached = cache_take(hit, obj[i].path);
@@ -323,7 +376,8 @@ static char *unit_entry(const char *input, size_t n, const UnitOptions *o,
     struct stat dpc = {0}, rt = {0};
     stat("/proc/self/exe", &dpc);
     stat(o->runtime, &rt);
-    char *by = fmt(a, "%s %s %s %d %lld.%ld %lld %lld.%ld %lld", o->cc, o->link,
+    char *by = fmt(a, "%s %s %s %d %lld.%ld %lld %lld.%ld %lld",
+                   compiler_of(a, o), o->link,
                    o->march ? o->march : "", o->threads,
                    (long long)dpc.st_mtim.tv_sec, dpc.st_mtim.tv_nsec,
                    (long long)dpc.st_size, (long long)rt.st_mtim.tv_sec,

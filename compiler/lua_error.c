@@ -202,10 +202,22 @@ static const char *without_place(const char *s)
     return *p == ':' ? p + 1 + strspn(p + 1, " ") : s;
 }
 
-/* "[string \"...\"]" and short names are Lua's; a table passes unchanged. */
+/* One of ours, with its place. */
+static bool is_error(lua_State *L, int i)
+{
+    bool is = lua_istable(L, i) && lua_getmetatable(L, i);
+    if (!is)
+        return false;
+    luaL_getmetatable(L, ERROR);
+    is = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return is;
+}
+
+/* "[string \"...\"]" and short names are Lua's; ours pass unchanged. */
 int error_handler(lua_State *L)
 {
-    if (lua_istable(L, 1))
+    if (is_error(L, 1))
         return 1;
     Arena *a = front_of(L)->a;
     const char *s = lua_tostring(L, 1);

@@ -62,6 +62,8 @@ typedef struct Front {
     size_t bytes, cap;                    /* held by Lua */
     double steps, limit;                  /* instructions run */
     bool dead;                            /* a limit was hit: no pcall helps */
+    lua_State *state;
+    const char *starved;                  /* line where memory ended; NULL */
 } Front;
 
 /* ---- lua_sandbox.c, lua_string.c ---- */

@@ -3,6 +3,7 @@
  * A leaf belongs to the unit: entries that name it share it, so its op, dtype
  * and sizes are the same in all of them. */
 #include "compiler/lua_front.h"
+#include "runtime/dpc_rt.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -239,6 +240,9 @@ static int leaf_scalar(lua_State *L)
     if (!isfinite(attr.value))
         fail(L, "scalar: the default of \"%s\" is %g, not a finite number",
              name, attr.value);
+    if (dpc_option_taken(name))
+        fail(L, "scalar: \"%s\" is an option of every binary; give it another "
+             "name", name);
     attr.doc = intern(front_of(L)->a, luaL_optstring(L, 3, ""));
     if (!*attr.doc)
         attr.doc = NULL;
@@ -434,7 +438,7 @@ static int dpc_leaf(lua_State *L)
     return 1;
 }
 
-static int dpc_fail(lua_State *L)
+static int model_fail(lua_State *L)
 {
     if (lua_isstring(L, 2))
         fail_at(L, intern(front_of(L)->a, lua_tostring(L, 2)), "%s",
@@ -458,7 +462,7 @@ void leaf_open(lua_State *L)
         { "const", leaf_const }, { "random", leaf_random },
         { "iota", leaf_iota }, { "grad", dpc_grad }, { "set", dpc_set },
         { "scope", dpc_scope }, { "params", dpc_params },
-        { "leaf", dpc_leaf }, { "option", option_ask }, { "fail", dpc_fail },
+        { "leaf", dpc_leaf }, { "option", option_ask }, { "fail", model_fail },
         { "mask", mask_declare }, { "reached", values_reached },
         { NULL, NULL },
     };

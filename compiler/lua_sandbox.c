@@ -25,8 +25,11 @@ static void *capped(void *arg, void *p, size_t old, size_t size)
 {
     Front *f = arg;
     size_t held = p ? old : 0;
-    if (size > held && f->bytes + (size - held) > f->cap)
+    if (size > held && f->bytes + (size - held) > f->cap) {
+        if (f->state)                     /* looking takes none of Lua's */
+            f->starved = user_loc(f->state);
         return NULL;
+    }
     f->bytes += size - held;
     if (size)
         return realloc(p, size);
@@ -331,6 +334,7 @@ lua_State *sandbox_new(Front *f)
     if (!L)
         err_code(5, "model", "no memory for Lua");
     *(Front **)lua_getextraspace(L) = f;
+    f->state = L;
     lua_atpanic(L, panic);
     lua_pushcfunction(L, open_all);
     sandbox_call(L, 0, 0);
@@ -346,7 +350,8 @@ void sandbox_call(lua_State *L, int nargs, int nresults)
     lua_insert(L, at);
     int rc = lua_pcall(L, nargs, nresults, at);
     if (rc == LUA_ERRMEM) {
-        const char *path = f->model ? f->model->path : "plan";
+        const char *path = f->starved ? f->starved
+                         : f->model ? f->model->path : "plan";
         size_t cap = f->cap;
         lua_close(L);
         err(path, "the file's Lua needs more than %zu MiB of memory; "

@@ -260,6 +260,10 @@ static void key_put(lua_State *L, Op op, Attr *a, const Key *k, int i)
     if (k->kind == INT && (!whole || n > INT32_MAX || n < INT32_MIN))
         fail(L, "%s: %s is %s, not a whole number", what, k->name,
              luaL_tolstring(L, i, NULL));
+    bool window = k->at == offsetof(Attr, stride)
+               || k->at == offsetof(Attr, dilate);
+    if (k->kind == INT && window && n < 1)
+        fail(L, "%s: %s is %lld; the least is 1", what, k->name, (long long)n);
     if (k->kind == INT)
         int_put(a, k, n);
     else if (k->kind == DTYPE)

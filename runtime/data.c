@@ -9,6 +9,7 @@
  * made is a bijection.  Less than four applications on average.  Black and
  * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. */
 #include "runtime/data_reader.h"
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +157,30 @@ static DpcStatus open_idx(const char *dir, const char *split, bool *none,
     return s;
 }
 
+static int is_npy(const struct dirent *e)
+{
+    return ends(e->d_name, ".npy");
+}
+
+/* A folder with .npy files in it: which are fields, only the user knows. */
+static DpcStatus npy_refuse(const char *dir)
+{
+    struct dirent **file = NULL;
+    char list[DPC_WHY] = "";
+    size_t len = 0;
+    int n = scandir(dir, &file, is_npy, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (len < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%s/%s",
+                                    i ? "," : "", dir, file[i]->d_name);
+        free(file[i]);
+    }
+    free(file);
+    return n <= 0 ? DPC_OK
+        : dpc_fail(DPC_USER, "%s: error: data: a folder of .npy files; name "
+                   "those that are fields: %s", dir, list);
+}
+
 static DpcStatus open_dir(const char *dir, const char *split,
                           const char *option, bool idx, DpcData *d)
 {
@@ -173,7 +198,8 @@ static DpcStatus open_dir(const char *dir, const char *split,
                         "\"%s\"; wanted names like "
                         "\"%s-images-idx3-ubyte.gz\"", dir,
                         split ? split : "train", split ? split : "train");
-    return dpc_folder_open(dir, option, d);
+    s = dpc_folder_open(dir, option, d);
+    return s == DPC_USER && npy_refuse(dir) ? DPC_USER : s;
 }
 
 /* `spec` is ours to cut. */

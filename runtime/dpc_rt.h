@@ -259,6 +259,10 @@ int32_t dpc_blame(int32_t own, float value, float a, int32_t blame_a, float b,
                   int32_t blame_b, float c, int32_t blame_c);
 void dpc_see(DpcSeen *, float value, int32_t blame);
 
+/* Every binary has an option of that name, which a scalar would not reach;
+ * not so `steps` and `seed`, which are both. */
+bool dpc_option_taken(const char *scalar);
+
 int64_t dpc_dtype_size(DpcDtype);
 const char *dpc_dtype_name(DpcDtype);     /* "f32" */
 

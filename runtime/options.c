@@ -59,6 +59,16 @@ static bool same_name(const char *leaf, const char *option, size_t n)
     return !leaf[n];
 }
 
+bool dpc_option_taken(const char *scalar)
+{
+    bool ours = !strcmp(scalar, "steps") || !strcmp(scalar, "seed");
+    for (int i = 0; i < NROW && !ours; i++)
+        if (same_name(scalar, rows[i].name, strlen(rows[i].name)) &&
+            strlen(scalar) == strlen(rows[i].name))
+            return true;
+    return false;
+}
+
 static const Row *row_find(const char *name, size_t n)
 {
     for (int i = 0; i < NROW; i++)

@@ -34,6 +34,13 @@ for m in mlp conv attn; do
     else not_ok "$m: graph, plan, schedule, C and CUDA are the same bytes twice" "$(ls $m.a | tr '\n' ' ')"; fi
 done
 
+# Another compiler of the same name: its objects are others.
+n=$(calls)
+printf '# newer\n' >> cc
+compile mlp newer --ranks 2 --micro 2
+if [ "$(calls)" -gt "$n" ]; then ok "a compiler that changed is asked again"
+else not_ok "a compiler that changed is asked again" "no call"; fi
+
 # A cache that was damaged or cannot be written is no reason to fail.
 compile mlp again --ranks 2 --micro 2
 find cache -type f | while read -r f; do chmod u+w "$f"; echo x > "$f"; done

@@ -35,6 +35,9 @@ mkdir empty
 ranks 1 one.bin train --data folder:empty --steps 5
 exits 1 "folder: without a picture" "empty: error: .*"
 
+ranks 1 one.bin train --data npy --steps 5
+exits 1 "a folder of .npy files" "npy: error: data: a folder of .npy files; .*: npy/image.npy,npy/label.npy"
+
 # What is given by hand goes before the data.
 "$tool" npy image.npy 12 12 16
 ranks 2 two.bin train --data raw --input image=image.npy --steps 5 --quiet

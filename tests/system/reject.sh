@@ -43,7 +43,7 @@ END
 refuse "an infinite loop" 'm.lua:1: error: .*instructions.*--lua-limit' <<'END'
 while true do end
 END
-refuse "a memory bomb" 'm.lua: error: .*512 MiB of memory; --lua-memory' <<'END'
+refuse "a memory bomb" 'm.lua:2: error: .*512 MiB of memory; --lua-memory' <<'END'
 local t = {}
 for i = 1, 1e9 do t[i] = ("x"):rep(1 << 20) .. i end
 END

@@ -1,0 +1,4 @@
+-- dpc check
+return { entries = { train = function()
+    error({})
+end } }
