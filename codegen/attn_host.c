@@ -121,7 +121,7 @@ static Shape shape_of(const Attention *a)
 {
     int64_t d = a->extent[ALONG_D], e = a->extent[ALONG_E];
     int rows = d + e > WIDE ? 16 : 64;
-    return (Shape){ rows, rows, d, e, (d + LANE - 1) / LANE * LANE,
+    return (Shape){ 2 * rows, rows, d, e, (d + LANE - 1) / LANE * LANE,
                     (e + LANE - 1) / LANE * LANE };
 }
 
@@ -143,8 +143,14 @@ static void pack(Text *t, const Attention *a, const char *to, Role role,
 {
     const char *at[NALONG];
     attention_spell(a, "r0 + i", "t0 + i", "c", at);
-    text_line(t, depth, "for (long i = 0; i < %s; i++)", own ? "on" : "tn");
-    text_line(t, depth + 1, "for (long c = 0; c < n%c; c++)", along);
+    if (turned)
+        text_line(t, depth, "for (long c = 0; c < n%c; c++)", along);
+    text_line(t, depth + turned, "for (long i = 0; i < %s; i++)",
+              own ? "on" : "tn");
+    if (!turned) {
+        text_add(t, "#pragma omp simd\n");
+        text_line(t, depth + 1, "for (long c = 0; c < n%c; c++)", along);
+    }
     text_indent(t, depth + 2);
     text_add(t, turned ? "%s[c * %lldL + i] = " : "%s[i * %lldL + c] = ", to,
              n);
@@ -278,8 +284,8 @@ static void arrays(Text *t, const Attention *a, const Shape *s, int depth)
         { "x", s->own * s->d, true }, { "u", s->other * s->d, true },
         { "z", tile, true }, { "m", tile, true },
         { "xe", s->own * s->e, grad }, { "ue", s->other * s->e, grad },
-        { "g", tile, grad }, { "delta", s->other, grad },
-        { "lse", s->other, !sum }, { "src", s->other * n, !sum },
+        { "g", tile, grad }, { "delta", s->own, grad },
+        { "lse", s->own, !sum }, { "src", s->other * n, !sum },
         { "acc", s->own * n, !sum },
         { "top", s->own, sum }, { "sum", s->own, sum },
     };
@@ -295,8 +301,12 @@ static void begin(Text *t, const Attention *a, const Shape *s, int depth)
     long long n = columns(a, s);
     text_line(t, depth, "for (long i = 0; i < %lldL; i++)",
               n ? s->own * n : s->own);
-    text_line(t, depth + 1, n ? "acc[i] = src[i] = 0.0f;"
+    text_line(t, depth + 1, n ? "acc[i] = 0.0f;"
                               : "top[i] = -DPC_INF, sum[i] = 0.0f;");
+    if (!n)
+        return;
+    text_line(t, depth, "for (long i = 0; i < %lldL; i++)", s->other * n);
+    text_line(t, depth + 1, "src[i] = 0.0f;");
 }
 
 static void end(Text *t, const Attention *a, const Shape *s, int depth)
