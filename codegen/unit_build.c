@@ -6,7 +6,8 @@
 /* Of one thread, OpenMP would make, and free, a team for each loop. */
 static const char alone[] = " -fno-openmp -fopenmp-simd";
 
-enum { NFILE = 4 };                       /* kernels go into so many files */
+enum { NFILE = 4, NWATCH = 2 };           /* kernels go into so many files,
+                                             and their watches */
 
 extern void omp_set_num_threads(int);
 
@@ -37,19 +38,24 @@ static int kernel_sources(const Unit *u, Source *out, Arena *a)
     return n;
 }
 
-/* All watches in one file, or none. */
-static int watch_source(const Unit *u, Source *out, Arena *a)
+/* Watches, if any: quick to compile, so they go first and fill the gaps. */
+static int watch_sources(const Unit *u, Source *out, Arena *a)
 {
-    Text t = { .arena = a };
-    for (uint32_t i = 0; i < u->nkernel; i++)
-        if (u->kernel[i].watch) {
-            if (!t.n)
-                text_add(&t, "#include \"dpc_rt.h\"\n"
-                         "#define DPC_FN static inline\n%s", host_prelude);
-            text_add(&t, "\n%s", u->kernel[i].watch);
-        }
-    *out = (Source){ "watch.c", t.p, watch_flags };
-    return t.n != 0;
+    Text t[NWATCH] = {0};
+    int n = 0;
+    for (uint32_t i = 0; i < u->nkernel; i++) {
+        Text *x = &t[i % NWATCH];
+        x->arena = a;
+        if (u->kernel[i].watch && !x->n)
+            text_add(x, "#include \"dpc_rt.h\"\n"
+                     "#define DPC_FN static inline\n%s", host_prelude);
+        if (u->kernel[i].watch)
+            text_add(x, "\n%s", u->kernel[i].watch);
+    }
+    for (int k = 0; k < NWATCH; k++)
+        if (t[k].n)
+            out[n++] = (Source){ fmt(a, "watch%d.c", k), t[k].p, watch_flags };
+    return n;
 }
 
 static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)
@@ -109,10 +115,10 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     DpcUnit rows = unit_rows(u, o->model);
     if (dpc_check(&rows))
         die("%s", dpc_last_error());
-    Source s[NFILE + 2];
-    int ns = kernel_sources(u, s, a);
+    Source s[NFILE + NWATCH + 1];
+    int ns = watch_sources(u, s, a);
+    ns += kernel_sources(u, &s[ns], a);
     s[ns++] = (Source){ .name = "unit.c", .text = unit_text(u, o) };
-    ns += watch_source(u, &s[ns], a);
     report_memory(entry, n, u, report);
     if (o->emit_c)
         emit_texts(s, ns, o, a);
