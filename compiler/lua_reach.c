@@ -7,7 +7,7 @@
  * that takes a mask and never brings it to a softmax trains on padding, and
  * no number looks wrong; so each mask is followed, through movement and
  * arithmetic with constants, into what it hides (the condition of a `where`,
- * or an addend), and from there into an exp. */
+ * or an addend), and from there into an exp; or into attention's mask. */
 #include "compiler/lua_front.h"
 
 int values_reached(lua_State *L)
@@ -90,7 +90,8 @@ static bool reaches_softmax(const Graph *g, Ref mask, What *of)
 {
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
-        if (n->op == OP_exp && of[n->in[0]] == HIDDEN)
+        if ((n->op == OP_exp && of[n->in[0]] == HIDDEN)
+            || (n->op == OP_attn && of[n->in[3]] == MASK))
             return true;
         of[r] = r == mask ? MASK : what_of(n, of);
     }

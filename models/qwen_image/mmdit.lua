@@ -134,11 +134,8 @@ end
 -- Queries [b, n, h, d] among keys and values [b, s, h, d] -> [b, n, h d].
 -- seen [b, s]: 1 where a key may be looked at; nil: all.
 local function attention(q, key, value, seen)
-  local logit = q:dot(key, "bnhd,bshd->bhns") * q:dim(3) ^ -0.5
-  if seen then
-    logit = nn.like(seen, "bs->bhns", logit):where(logit, -1e30)
-  end
-  return nn.softmax(logit):dot(value, "bhns,bshd->bnhd")
+  return nn.attend(q * q:dim(3) ^ -0.5, key, value,
+                   { mask = seen and seen:move("bs->bns", { n = 1 }) })
       :move("b n h d -> b n (h d)")
 end
 
