@@ -115,9 +115,17 @@ typedef struct Way {
     uint32_t stamp, met;                  /* of this one, of the other one */
 } Way;
 
-/* May a way lead through group q?  Operands come first. */
+static Segment segment_of(const Fuse *f, int group)
+{
+    return f->g->node[f->group[group].node.at[0]].segment;
+}
+
+/* May a way lead through group q?  Operands come first; and the update is
+ * read by the update alone. */
 static bool between(const Fuse *f, const Way *w, int q)
 {
+    if (segment_of(f, w->from) == UPDATE && segment_of(f, q) != UPDATE)
+        return false;
     return w->edge == f->to ? f->group[q].lo < f->group[w->goal].hi
                             : f->group[q].hi > f->group[w->goal].lo;
 }
@@ -147,7 +155,8 @@ static bool look(Fuse *f, Way *w, int *visits)
 }
 
 /* Is there a way from group a to group b through a third one?  Searched from
- * both ends in turn: a value that many read has few operands. */
+ * both ends in turn, from b first, until one of them has nowhere to go: a
+ * value that many read has few operands. */
 static bool detour(Fuse *f, int a, int b)
 {
     Way w[2] = {
@@ -161,7 +170,7 @@ static bool detour(Fuse *f, int a, int b)
         w[k].stack.n = 0;
         list_add(f->arena, &w[k].stack, (Ref)w[k].from);
     }
-    for (int k = 0; !found && w[k].stack.n; k = !k)
+    for (int k = 1; !found && w[0].stack.n && w[1].stack.n; k = !k)
         found = look(f, &w[k], &visits) || visits > VISIT;
     f->stack[0] = w[0].stack, f->stack[1] = w[1].stack;
     return found;
@@ -186,13 +195,13 @@ static const char *try_merge(Fuse *f, int a, int b)
         return why;
     if (x->node.n + y->node.n > GROUP)
         return "the kernel is large enough";
-    if (detour(f, a, b) || detour(f, b, a))
-        return "a path leads out of the kernel and back";
     double apart = cost_of(f, a) + cost_of(f, b);
     List all = merged(f, a, b);
     double one = fuse_cost(f, &all, &why);
     if (!(one < apart))
         return why ? why : "it would not be faster";
+    if (detour(f, a, b) || detour(f, b, a))
+        return "a path leads out of the kernel and back";
     y->same = a;
     x->node = all;
     x->lo = all.at[0], x->hi = all.at[all.n - 1];
