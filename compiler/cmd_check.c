@@ -144,7 +144,7 @@ int cmd_check(const Options *o)
     Model *m = model_open(o);
     for (int i = 0; i < m->nentry; i++)
         verify(m->entry[i], "the model");
-    const Graph *g = model_entry(m, "train");
+    const Graph *g = model_sized(m, "train");
     if (!g)
         g = m->entry[0];
     Size s = model_size(o, m, g);

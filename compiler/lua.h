@@ -39,6 +39,8 @@ typedef struct Model {
  * model is wrong: at the user's innermost line, with its text. */
 Model *model_load(const char *path, const ModelOptions *, Arena *);
 Graph *model_entry(const Model *, const char *name);      /* NULL */
+/* The same, or else the first of its sizes: "train-512x512". */
+Graph *model_sized(const Model *, const char *name);
 
 typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */

@@ -230,17 +230,21 @@ static bool has_run(const Model *m, const char *command)
     return false;
 }
 
-/* The entry, or else the first of its sizes: "train-512x512". */
-static const char *entry_of(const Model *m, const char *name)
+Graph *model_sized(const Model *m, const char *name)
 {
     size_t n = strlen(name);
-    if (model_entry(m, name))
-        return name;
-    for (int i = 0; i < m->nentry; i++)
+    Graph *g = model_entry(m, name);
+    for (int i = 0; !g && i < m->nentry; i++)
         if (strncmp(m->entry[i]->entry, name, n) == 0
             && m->entry[i]->entry[n] == '-')
-            return m->entry[i]->entry;
-    return NULL;
+            g = m->entry[i];
+    return g;
+}
+
+static const char *entry_of(const Model *m, const char *name)
+{
+    const Graph *g = model_sized(m, name);
+    return g ? g->entry : NULL;
 }
 
 /* `train` and `eval` need no run when there is an entry of that name: they

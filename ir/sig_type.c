@@ -42,6 +42,8 @@ bool sig_split(Sig *s, const Graph *g, const Ref *in)
                                   seen);
         }
     for (int c = 0; c < NLETTER; c++) {
+        if (!s->split[c])
+            continue;
         ok &= !(split_axes(s->split[c]) & used);
         used |= split_axes(s->split[c]);
     }
@@ -60,7 +62,7 @@ static Axes folded_axes(const Sig *s)
 {
     Axes a = 0;
     for (int c = 0; c < NLETTER; c++)
-        if (s->folded[c])
+        if (s->folded[c] && s->split[c])
             a |= split_axes(s->split[c]);
     return a;
 }
