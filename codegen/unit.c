@@ -74,7 +74,6 @@ static uint32_t buf_add(Unit *u, Program *p, DpcBuf b)
  * is written over other bytes (set, in place) is a value of its own. */
 static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
 {
-    Axes time = mesh_axes(&g->mesh, TIME);
     const Type *t = &g->node[r].type;
     Ref root = g->sched->buf[r].root;
     const Buf *b = &g->sched->buf[root];
@@ -89,7 +88,7 @@ static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
                      .instance = (uint32_t)k,
                      .split = type_axes(t) & (Axes)~t->partial,
                      .pending = t->partial,
-                     .along = type_axes(&g->node[root].type) & time };
+                     .along = node_along(g, root) };
 }
 
 /* The buffer of a value at a turn, made at first use: which instance it is
@@ -98,8 +97,8 @@ static uint32_t buf_of(Unit *u, Program *p, Ref r, int turn)
 {
     const Graph *g = p->g;
     r = view_root(g, r);
-    Axes has = type_axes(&g->node[g->sched->buf[r].root].type);
-    int k = turn_instance(&g->mesh, has, turn);
+    int k = turn_instance(&g->mesh, node_along(g, g->sched->buf[r].root),
+                          turn);
     uint32_t *at = &p->buf_of[(int)r * p->turns + k];
     if (!*at)
         *at = buf_add(u, p, buf_row(u, g, r, k)) + 1;

@@ -156,6 +156,16 @@ int launch_outputs(const Graph *g, const Launch *l, const uint32_t *uses,
     return n;
 }
 
+Axes node_along(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    Axes ends = 0;
+    for (int i = 0; i < n->nin; i++)
+        ends |= type_axes(&g->node[n->in[i]].type);
+    return mesh_axes(&g->mesh, TIME)
+        & (type_axes(&n->type) | (n->loop & (Axes)~ends));
+}
+
 int graph_turns(const Graph *g, Axes loop)
 {
     return (int)mesh_size(&g->mesh, loop & mesh_axes(&g->mesh, TIME));

@@ -74,6 +74,9 @@ int launch_operands(const Graph *, const Launch *);
 int launch_inputs(const Graph *, const Launch *, Ref *out, int max);
 int launch_outputs(const Graph *, const Launch *, const uint32_t *uses,
                    Ref *out, int max);
+/* Time axes along which a value has an instance a turn: those that it names,
+ * and those along which it is made anew though nothing changes (C4: loop). */
+Axes node_along(const Graph *, Ref);
 int graph_turns(const Graph *, Axes loop);    /* product of its time axes */
 /* A turn is a number, row-major over all time axes of the mesh.  Of a value
  * that names only some of them, it is so many'th instance. */

@@ -85,6 +85,8 @@ double launch_seconds(const Graph *g, const Launch *l, const Job *j)
     return given(c->launch, t->launch) + (move > work ? move : work);
 }
 
+/* A list names steps as they begin: one that comes later, a transfer that has
+ * to wait for its turn, begins no sooner. */
 void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
 {
     const Sched *s = g->sched;
@@ -101,6 +103,7 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
                 double m = made[view_root(g, g->node[l->node[i]].in[q])];
                 *stream = m > *stream ? m : *stream;
             }
+        *stream = k && begin[k - 1] > *stream ? begin[k - 1] : *stream;
         begin[k] = *stream;
         end[k] = *stream += takes[s->step[k].launch];
         for (int i = 0; i < l->n; i++)

@@ -22,7 +22,7 @@ static Range range_of(const Graph *g, Ref r, int turn, bool write)
 {
     const Buf *b = &g->sched->buf[view_root(g, r)];
     const Buf *root = &g->sched->buf[b->root];
-    int k = turn_instance(&g->mesh, type_axes(&g->node[b->root].type), turn);
+    int k = turn_instance(&g->mesh, node_along(g, b->root), turn);
     int64_t at = buf_place(root, k) + b->off;
     Range x = { root->space, root->space == LEAVES ? b->root : NONE, at,
                 at + root->size, write };

@@ -85,14 +85,15 @@ static Ref packed(Copy *c, Ref r, const Job *j)
     const Node *n = &c->in->node[r];
     Ref w = c->map[n->in[1]];
     const Node of = c->out->node[w];
-    if (!j->target->pack_bytes || of.loop || of.layout)
+    bool turns = type_axes(&of.type) & mesh_axes(&c->in->mesh, TIME);
+    if (!j->target->pack_bytes || turns || of.layout)
         return w;
     w = unrounded(c->out, w);
     Attr a = { .use = n->op == OP_conv_dx, .dtype = of.type.dtype };
     Ref q = emit_typed(c->out, OP_pack, &a, of.type, &w, 1, NULL, n->loc);
     Node *m = &c->out->node[q];
     m->segment = of.segment > BEGIN ? of.segment : BEGIN;
-    m->scope = n->scope, m->stage = n->stage;
+    m->loop = of.loop, m->scope = n->scope, m->stage = n->stage;
     return q;
 }
 

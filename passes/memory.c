@@ -34,8 +34,7 @@ static int64_t round_up(int64_t n)
 
 static uint32_t turns_of(const Mem *m, Ref r)
 {
-    Axes a = type_axes(&m->g->node[r].type);
-    return (uint32_t)graph_turns(m->g, a);
+    return (uint32_t)graph_turns(m->g, node_along(m->g, r));
 }
 
 /* ---- whose bytes ---- */
@@ -93,17 +92,12 @@ static void live_at(Mem *m, Ref root, uint32_t instance, uint32_t step)
     p->to = step > p->to ? step : p->to;
 }
 
-static Axes time_axes(const Mem *m, Ref r)
-{
-    return type_axes(&m->g->node[r].type) & mesh_axes(&m->g->mesh, TIME);
-}
-
 /* A step touches the instance of its own turn; one that does not run along
  * all time axes of the value touches what all turns have left. */
 static void touch(Mem *m, Ref r, const Step *q, uint32_t step)
 {
     Ref root = m->s->buf[r].root;
-    Axes has = time_axes(m, root);
+    Axes has = node_along(m->g, root);
     Axes loop = m->g->node[m->s->launch[q->launch].node[0]].loop;
     if (has & (Axes)~loop)
         for (uint32_t t = 0; t < turns_of(m, root); t++)

@@ -50,7 +50,7 @@ static int turn_needed(const Order *o, Ref value, Axes made, int turn)
 {
     const Mesh *m = &o->g->mesh;
     int coord[NAXIS] = {0};
-    Axes has = type_axes(&o->g->node[value].type);
+    Axes has = node_along(o->g, value);
     turn_coord(m, turn, coord);
     for (int i = 0; i < m->naxis; i++) {
         if (m->axis[i].kind != TIME)
@@ -162,6 +162,22 @@ static int by_read(const void *a, const void *b)
          : (x->inst > y->inst) - (x->inst < y->inst);
 }
 
+/* The place of the first that reads what instance i makes, or what is made of
+ * that alone (a pack). */
+static uint32_t first_read(const Order *o, uint32_t i, const uint32_t *place)
+{
+    uint32_t first = UINT32_MAX;
+    for (Edge *e = o->after[i]; e; e = e->next) {
+        const Launch *l = &o->s->launch[o->inst[e->to].launch];
+        bool alone = l->n == 1 && o->g->node[l->node[0]].nin == 1;
+        if (o->inst[e->to].launch == o->inst[i].launch)
+            continue;                     /* its next turn */
+        uint32_t at = alone ? first_read(o, e->to, place) : place[e->to];
+        first = at < first ? at : first;
+    }
+    return first;
+}
+
 /* Gathers of weights, by the place of their first reader in the list. */
 static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
 {
@@ -172,12 +188,11 @@ static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
     for (uint32_t i = 0; i < o->n; i++) {
         const Launch *l = &o->s->launch[o->inst[i].launch];
         const Node *x = &o->g->node[l->node[0]];
-        if (x->op != OP_all_gather || x->loop || !launch_communicates(o->g, l)
-            || (x->segment != BEGIN && x->again == NONE))
+        if (x->op != OP_all_gather || !launch_communicates(o->g, l)
+            || o->g->node[x->in[0]].segment > BEGIN)
             continue;
-        Gather q = { i, UINT32_MAX, type_bytes(&o->g->mesh, &x->type) };
-        for (Edge *e = o->after[i]; e; e = e->next)
-            q.read = place[e->to] < q.read ? place[e->to] : q.read;
+        Gather q = { i, first_read(o, i, place),
+                     type_bytes(&o->g->mesh, &x->type) };
         if (q.read != UINT32_MAX)
             out[n++] = q;
     }
@@ -195,8 +210,11 @@ static void few_ahead(Order *o, const uint32_t *list)
     Gather *q = alloc(o->scratch, (o->n + 1) * sizeof *q);
     int n = find_gathers(o, list, q);
     int64_t all = 0, ahead = 0;
-    for (int i = 0; i < n; i++)
-        all += q[i].bytes;
+    for (int i = 0; i < n; i++) {
+        const Inst *x = &o->inst[q[i].inst];
+        bool again = o->g->node[o->s->launch[x->launch].node[0]].again != NONE;
+        all += x->turn || again ? 0 : q[i].bytes;
+    }
     for (int i = 0, k = 0; i < n; i++) {
         for (; i - k > AHEAD && ahead - q[k].bytes >= all / SHARES; k++)
             ahead -= q[k].bytes;

@@ -52,8 +52,7 @@ static void add_use(Slack *s, uint32_t i, uint32_t v, bool write)
 static void touch(Slack *s, uint32_t i, Ref r, bool write)
 {
     const Graph *g = s->o->g;
-    Axes time = mesh_axes(&g->mesh, TIME);
-    Axes has = type_axes(&g->node[r].type) & time;
+    Axes has = node_along(g, r);
     const Inst *x = &s->o->inst[i];
     Axes loop = g->node[s->o->s->launch[x->launch].node[0]].loop;
     uint32_t n = (uint32_t)graph_turns(g, has), first = r * s->nturn;

@@ -1,20 +1,18 @@
-/* regather.c -- weights that are gathered again where backward reads them.
+/* regather.c -- weights that are whole only while they are read.
  *
  * A weight whose parts lie on several ranks is gathered before it is used;
  * gathered once a step, it stays whole from its first reader in forward to
- * its last in backward.  Where the plan says `gather = "use"`, later segments
- * read clones of the gather and of what is made from it (casts, moves), one a
- * value and segment, so that the first dies in forward (Rajbhandari et al.,
- * "ZeRO", SC 2020, stage 3; recomputation where what is computed is a
- * transfer).  Half as much again is sent.  `order` lets few be gathered
- * ahead.  A step of several turns gathers twice, not twice a turn. */
+ * its last in backward.  Where the plan says `gather = "use"`, each segment
+ * has a gather of its own, and casts and moves of what was gathered, right
+ * before the first reader and again in every turn: the others are clones of
+ * the first (Rajbhandari et al., "ZeRO", SC 2020, stage 3; recomputation
+ * where what is computed is a transfer).  `order` lets few be whole ahead. */
 #include "passes/pass.h"
 
 typedef struct Again {
     Copy c;
-    bool *whole;                          /* gathered, or made from such; */
-    bool *early;                          /* and read up to forward */
-    Ref *clone;                           /* node x segment; NONE: none yet */
+    bool *whole;                          /* gathered, or made from such */
+    Ref *made;                            /* node x segment; NONE: not yet */
 } Again;
 
 enum { NSEG = UPDATE + 1 };
@@ -31,64 +29,57 @@ static bool is_whole(const Again *a, Ref r)
     return whole && n->segment == BEGIN && !n->loop;
 }
 
-static void find_whole(Again *a)
+/* Node r as a reader in that segment, in those turns, has it. */
+static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
 {
-    const Graph *g = a->c.in;
-    for (Ref r = 0; r < g->n; r++)
-        a->whole[r] = is_whole(a, r);
-    for (uint32_t i = 0; i < g->nset; i++)
-        a->early[g->set[i].value] = true;
-    for (uint32_t i = 0; i < g->nout; i++)
-        a->early[g->out[i].ref] = true;
-    for (Ref r = g->n; r-- > 0;)
-        for (int i = 0; i < g->node[r].nin; i++)
-            a->early[g->node[r].in[i]] |= a->whole[r]
-                ? a->early[r] : g->node[r].segment <= FORWARD;
-}
-
-/* Node r for a reader in that segment; the first is no clone. */
-static Ref remade(Again *a, Ref r, Segment segment)
-{
-    Ref *clone = &a->clone[(size_t)r * NSEG + segment], was = a->c.map[r];
+    Ref *made = &a->made[(size_t)r * NSEG + segment], first = a->c.map[r];
     const Node *n = &a->c.in->node[r];
     if (!a->whole[r])
-        return was;
-    if (*clone != NONE)
-        return *clone;
+        return first;
+    if (*made != NONE)
+        return *made;
     Ref *in = alloc(a->c.out->arena, (size_t)(n->nin + 1) * sizeof *in);
     for (int i = 0; i < n->nin; i++)
-        in[i] = remade(a, n->in[i], segment);
-    *clone = copy_node_in(&a->c, r, in, n->nin);
-    Node *m = &a->c.out->node[*clone];
-    m->segment = segment;
-    if (was == NONE)
-        return *clone;
-    m->again = was;
+        in[i] = made_for(a, n->in[i], segment, loop);
+    *made = copy_node_in(&a->c, r, in, n->nin);
+    Node *m = &a->c.out->node[*made];
+    m->segment = segment, m->loop = loop;
+    if (first == NONE)
+        return *made;
+    m->again = first;
     m->name = fmt(a->c.out->arena, "%s.again", m->name);
-    a->c.map[r] = was;
-    return *clone;
+    a->c.map[r] = first;
+    return *made;
+}
+
+static void copy_readers(Again *a, Arena *scratch)
+{
+    const Graph *g = a->c.in;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        Ref *x = alloc(scratch, (size_t)(n->nin + 1) * sizeof *x);
+        for (int i = 0; i < n->nin && !a->whole[r]; i++)
+            x[i] = made_for(a, n->in[i], n->segment, n->loop);
+        if (!a->whole[r])
+            copy_node_in(&a->c, r, x, n->nin);
+    }
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (a->c.map[g->set[i].value] == NONE)
+            made_for(a, g->set[i].value, UPDATE, 0);
+    for (uint32_t i = 0; i < g->nout; i++)
+        if (a->c.map[g->out[i].ref] == NONE)
+            made_for(a, g->out[i].ref, UPDATE, 0);
 }
 
 Graph *pass_regather(const Graph *in, Job *j)
 {
     Again a = { .c = copy_begin(in, j) };
-    bool use = j->plan && j->plan->gather_use;
     a.whole = alloc(j->scratch, in->n + 1);
-    a.early = alloc(j->scratch, in->n + 1);
-    a.clone = alloc(j->scratch, ((size_t)in->n * NSEG + 1) * sizeof *a.clone);
+    a.made = alloc(j->scratch, ((size_t)in->n * NSEG + 1) * sizeof *a.made);
     for (size_t i = 0; i < (size_t)in->n * NSEG; i++)
-        a.clone[i] = NONE;
-    if (use)
-        find_whole(&a);
-    for (Ref r = 0; r < in->n; r++) {
-        const Node *n = &in->node[r];
-        if (a.whole[r] && !a.early[r])
-            continue;                     /* where it is read */
-        Ref *x = alloc(j->scratch, (size_t)(n->nin + 1) * sizeof *x);
-        for (int i = 0; i < n->nin; i++)
-            x[i] = n->segment > FORWARD ? remade(&a, n->in[i], n->segment)
-                 : a.c.map[n->in[i]];
-        copy_node_in(&a.c, r, x, n->nin);
-    }
+        a.made[i] = NONE;
+    for (Ref r = 0; j->plan && j->plan->gather_use && r < in->n; r++)
+        a.whole[r] = is_whole(&a, r);
+    copy_readers(&a, j->scratch);
     return copy_end(&a.c);
 }
