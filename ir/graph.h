@@ -29,7 +29,8 @@ typedef struct OpInfo {
     double work;                          /* flops a point */
     const char *expr, *field, *vjp, *def, *keys, *doc;
     const char *flops;                    /* a polynomial, instead of work */
-    const char *once;                     /* why there is no gradient */
+    const char *once;                     /* what to write where a gradient's
+                                             gradient is wanted */
     Fold fold;
     Family family;
     int arity;                            /* op_init: of sig; -1 any number */

@@ -498,6 +498,25 @@ static const Case attentions[] = {
       "dy = input : f32[2,3,7/a,24]\n"
       "r = attn_dv q, k, mask, lse, dy \"bhqd,bhsd,bs,bhq,bhqe->bhse\"\n"
       "return r=r\n", 1e-5, 0 },
+    { "attn_out of wide heads",
+      "q = input : f32[1,2,3,520]\n"
+      "k = input : f32[1,2,5,520]\n"
+      "v = input : f32[1,2,5,513]\n"
+      "mask = input : f32[5]\n"
+      "lse = input : f32[1,2,3]\n"
+      "r = attn_out q, k, v, mask, lse \"bhqd,bhsd,bhse,s,bhq->bhqe\"\n"
+      "return r=r\n", 1e-5, 0 },
+    { "attn_dk of wide heads",
+      "q = input : f32[1,2,35,520]\n"
+      "k = input : f32[1,2,5,520]\n"
+      "v = input : f32[1,2,5,513]\n"
+      "mask = input : f32[5]\n"
+      "lse = input : f32[1,2,35]\n"
+      "dy = input : f32[1,2,35,513]\n"
+      "y = input : f32[1,2,35,513]\n"
+      "r = attn_dk q, k, v, mask, lse, dy, y "
+      "\"bhqd,bhsd,bhse,s,bhq,bhqe,bhqe->bhsd\"\n"
+      "return r=r\n", 1e-5, 0 },
 };
 
 #endif
