@@ -181,6 +181,35 @@ static DpcStatus npy_refuse(const char *dir)
                    "those that are fields: %s", dir, list);
 }
 
+/* Tar files in `dir`; *none when there are none and nothing was opened. */
+static DpcStatus open_tars(const char *dir, const char *option, bool *none,
+                           DpcData *d)
+{
+    char **path;
+    int n;
+    DpcStatus s = dpc_tars_find(dir, &path, &n);
+    *none = !s && !n;
+    if (!s && n)
+        s = dpc_tars_open(path, n, option, d);
+    paths_free(path, n);
+    free(path);
+    return s;
+}
+
+/* "A.tar,B.tar", and one "{000..123}" in a name: that many files. */
+static DpcStatus open_archives(const char *list, const char *option,
+                               DpcData *d)
+{
+    char **path = NULL;
+    int n = 0;
+    DpcStatus s = dpc_braces(list, &path, &n);
+    if (!s)
+        s = dpc_tars_open(path, n, option, d);
+    paths_free(path, n);
+    free(path);
+    return s;
+}
+
 static DpcStatus open_dir(const char *dir, const char *split,
                           const char *option, bool idx, DpcData *d)
 {
@@ -191,6 +220,8 @@ static DpcStatus open_dir(const char *dir, const char *split,
                         errno == ENOENT ? "no such folder" : "not a folder");
     if (!option)
         s = open_idx(dir, split ? split : "train", &none, d);
+    if (!s && none && !split && !idx)
+        s = open_tars(dir, option, &none, d);
     if (s || !none)
         return s;
     if (idx || split)
@@ -221,11 +252,10 @@ static DpcStatus open_spec(char *spec, DpcData *d)
         split = NULL;
     if (folder)
         return dpc_folder_open(spec, option, d);
-    if (is_dir(spec) || split || option)
+    if (is_dir(spec) || split || (option && !ends(spec, ".tar")))
         return open_dir(spec, split, option, idx, d);
     if (ends(spec, ".tar"))
-        return dpc_fail(DPC_USER, "%s: error: data: tar files are not read; "
-                        "unpack it and give the folder", spec);
+        return open_archives(spec, option, d);
     return open_list(spec, d);
 }
 

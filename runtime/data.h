@@ -25,6 +25,7 @@ typedef struct DpcData DpcData;
  *                                       train-images-idx3-ubyte.gz
  *   FILE,FILE,...                       IDX files, or .npy files
  *   DIR, folder:DIR?size=HxW&text=N     pictures below DIR
+ *   DIR, A.tar,B.tar, s-{00..99}.tar    WebDataset archives, ?size=HxW&text=N
  * Up to `budget_bad` corrupt samples are replaced before reading fails.
  * DPC_USER: an input is wrong; DPC_MEMORY: no room; DPC_ENV: I/O. */
 DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **);

@@ -95,10 +95,9 @@ static DpcStatus column_seek(void *self, int64_t sample)
     return DPC_OK;
 }
 
-static DpcStatus column_read(void *self, int64_t sample, int field, void *to)
+DpcStatus dpc_column_read(const DpcColumn *c, int64_t sample, void *to)
 {
     enum { CHUNK = 512 };
-    const DpcColumn *c = &((Columns *)self)->column[field];
     int64_t size = dpc_stored_size(c->stored);
     int64_t out = dpc_dtype_size(c->field.dtype);
     int64_t n = dpc_field_bytes(&c->field) / out, at = sample * n * size;
@@ -125,6 +124,11 @@ static DpcStatus column_read(void *self, int64_t sample, int field, void *to)
                             INT_MAX);
     }
     return DPC_OK;
+}
+
+static DpcStatus column_read(void *self, int64_t sample, int field, void *to)
+{
+    return dpc_column_read(&((Columns *)self)->column[field], sample, to);
 }
 
 static void column_close(void *self)

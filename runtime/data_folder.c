@@ -56,21 +56,22 @@ static bool number(const char **p, int64_t max, int64_t *to)
     return true;
 }
 
-/* "size=HxW&text=N"; "size=N" is square. */
-static DpcStatus folder_options(Folder *f, const char *p)
+/* "size=N" is square. */
+DpcStatus dpc_picture_options(const char *what, const char *p, int64_t *h,
+                              int64_t *w, int64_t *text)
 {
     const char *all = p;
     bool ok = true;
     while (p && ok && *p) {
         if (!strncmp(p, "size=", 5)) {
             p += 5;
-            ok = number(&p, SIDE_MAX, &f->h);
-            f->w = f->h;
+            ok = number(&p, SIDE_MAX, h);
+            *w = *h;
             if (ok && *p == 'x')
-                p++, ok = number(&p, SIDE_MAX, &f->w);
+                p++, ok = number(&p, SIDE_MAX, w);
         } else if (!strncmp(p, "text=", 5)) {
             p += 5;
-            ok = number(&p, TEXT_MAX, &f->text);
+            ok = number(&p, TEXT_MAX, text);
         } else {
             ok = false;
         }
@@ -80,7 +81,7 @@ static DpcStatus folder_options(Folder *f, const char *p)
     return ok ? DPC_OK
          : dpc_fail(DPC_USER, "%s: error: data: option \"%s\" is not known; "
                     "wanted size=HxW (to %d), text=BYTES (to %d), joined "
-                    "by &", f->dir, all, SIDE_MAX, TEXT_MAX);
+                    "by &", what, all, SIDE_MAX, TEXT_MAX);
 }
 
 /* ---- names ---- */
@@ -237,10 +238,8 @@ static DpcStatus folder_captions(Folder *f)
     return DPC_OK;
 }
 
-/* text : u8[size]; cut before a character that does not fit whole. */
-static void put_text(const char *text, uint8_t *to, int64_t size)
+void dpc_text_put(const char *text, int64_t n, uint8_t *to, int64_t size)
 {
-    int64_t n = text ? (int64_t)strlen(text) : 0;
     if (n > size)
         for (n = size; n && ((uint8_t)text[n] & 0xc0) == 0x80; )
             n--;
@@ -251,10 +250,10 @@ static void put_text(const char *text, uint8_t *to, int64_t size)
 
 /* ---- reading ---- */
 
-static const char *folder_path(Folder *f, int64_t sample)
+static DpcSpan folder_file(Folder *f, int64_t sample)
 {
     sprintf(f->path, "%s/%s", f->dir, f->name[sample]);
-    return f->path;
+    return (DpcSpan){f->path, -1, 0, 0};
 }
 
 static DpcStatus folder_seek(void *self, int64_t sample)
@@ -263,8 +262,8 @@ static DpcStatus folder_seek(void *self, int64_t sample)
     if (f->current == sample)
         return DPC_OK;
     f->current = -1;
-    DpcStatus s = dpc_image_read(f->imager, folder_path(f, sample), f->h,
-                                 f->w, f->rgb);
+    DpcSpan file = folder_file(f, sample);
+    DpcStatus s = dpc_image_read(f->imager, &file, f->h, f->w, f->rgb);
     if (!s)
         f->current = sample;
     return s;
@@ -278,7 +277,8 @@ static DpcStatus folder_read(void *self, int64_t sample, int field, void *to)
     else if (field == LABEL)
         memcpy(to, &f->label[sample], sizeof *f->label);
     else
-        put_text(f->caption[sample], to, f->text);
+        dpc_text_put(f->caption[sample], f->caption[sample]
+                     ? (int64_t)strlen(f->caption[sample]) : 0, to, f->text);
     return DPC_OK;
 }
 
@@ -311,7 +311,8 @@ static DpcStatus folder_size(Folder *f)
     if (s)
         return s;
     for (int64_t i = 0; !f->h && i < f->n; i++) {
-        s = dpc_image_size(f->imager, folder_path(f, i), &f->h, &f->w);
+        DpcSpan file = folder_file(f, i);
+        s = dpc_image_size(f->imager, &file, &f->h, &f->w);
         if (s && s != DPC_USER)
             return s;
     }
@@ -348,7 +349,7 @@ DpcStatus dpc_folder_open(const char *dir, const char *option, DpcData *d)
     d->self = f;
     if (!(f->dir = strdup(dir)))
         return no_memory();
-    DpcStatus s = folder_options(f, option);
+    DpcStatus s = dpc_picture_options(dir, option, &f->h, &f->w, &f->text);
     if (!s)
         s = folder_list(f);
     if (!s)

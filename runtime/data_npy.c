@@ -135,12 +135,13 @@ static bool stored_type(const char *d, DpcColumn *c)
     return false;
 }
 
-/* The dictionary as text into `text` of HEAD_MAX + 1 bytes. */
+/* The dictionary as text into `text` of HEAD_MAX + 1 bytes; the array begins
+ * at c->at, which moves behind its head. */
 static DpcStatus head_text(const char *path, DpcColumn *c, int64_t size,
                            char *text)
 {
     uint8_t h[MAGIC + 6] = { 0 };
-    ssize_t got = pread(c->fd, h, sizeof h, 0);
+    ssize_t got = pread(c->fd, h, sizeof h, c->at);
     if (got < (ssize_t)sizeof h || memcmp(h, "\x93NUMPY", MAGIC))
         return dpc_fail(DPC_USER, "%s: error: data: not a .npy file: it does "
                         "not begin with \"\\x93NUMPY\"; write it with "
@@ -156,11 +157,11 @@ static DpcStatus head_text(const char *path, DpcColumn *c, int64_t size,
                         "bytes, the file %lld, allowed are %d; write it "
                         "again", path, (long long)n, (long long)size,
                         HEAD_MAX);
-    if (pread(c->fd, text, (size_t)n, begin) != n)
+    if (pread(c->fd, text, (size_t)n, c->at + begin) != n)
         return dpc_fail(DPC_ENV, "%s: error: data: cannot read the head: %s",
                         path, strerror(errno));
     text[n] = '\0';
-    c->at = begin + n;
+    c->at += begin + n;
     return DPC_OK;
 }
 
@@ -187,10 +188,10 @@ static DpcStatus npy_check(const char *path, const Npy *h, int64_t size,
                             h->dim[i] ? "more than 63 bits of bytes; save a "
                             "smaller array" : "no data; save a non-empty "
                             "array");
-    if (size - c->at != bytes)
+    if (size != bytes)
         return dpc_fail(DPC_USER, "%s: error: data: the head promises %lld "
                         "bytes of data, the file has %lld; write it again",
-                        path, (long long)bytes, (long long)(size - c->at));
+                        path, (long long)bytes, (long long)size);
     c->count = h->dim[0];
     c->field.ndim = h->ndim - 1;
     memcpy(c->field.dim, h->dim + 1, sizeof c->field.dim);
@@ -206,8 +207,9 @@ static char *stem(const char *path)
     return strndup(base, dot ? (size_t)(dot - base) : strlen(base));
 }
 
-static DpcStatus npy_head(const char *path, int64_t size, DpcColumn *c)
+DpcStatus dpc_npy_head(const char *path, int64_t size, DpcColumn *c)
 {
+    int64_t begin = c->at;
     char *text = malloc(HEAD_MAX + 1);
     Npy h;
     if (!text)
@@ -219,7 +221,7 @@ static DpcStatus npy_head(const char *path, int64_t size, DpcColumn *c)
                      "up to %d sizes}; write it with numpy.save", path, text,
                      DPC_NDIM + 1);
     free(text);
-    return s ? s : npy_check(path, &h, size, c);
+    return s ? s : npy_check(path, &h, size - (c->at - begin), c);
 }
 
 DpcStatus dpc_npy_column(const char *path, DpcColumn *c)
@@ -233,5 +235,5 @@ DpcStatus dpc_npy_column(const char *path, DpcColumn *c)
     if (c->fd < 0 || fstat(c->fd, &st))
         return dpc_fail(DPC_USER, "%s: error: data: %s; give an existing "
                         "file or folder", path, strerror(errno));
-    return npy_head(path, st.st_size, c);
+    return dpc_npy_head(path, st.st_size, c);
 }

@@ -50,6 +50,10 @@ typedef struct DpcColumn {
 typedef DpcStatus DpcColumnFn(const char *path, DpcColumn *);
 DpcColumnFn dpc_idx_column, dpc_npy_column;
 
+/* The head of an array that begins at c->at of c->fd and takes `size` bytes. */
+DpcStatus dpc_npy_head(const char *path, int64_t size, DpcColumn *);
+DpcStatus dpc_column_read(const DpcColumn *, int64_t sample, void *to);
+
 /* Opens n files, each read by the given head, as the fields of `d`.
  * DPC_USER: they differ in the number of samples or agree in a name. */
 DpcStatus dpc_columns_open(char *const *path, int n, DpcColumnFn *,
@@ -63,6 +67,28 @@ DpcStatus dpc_idx_find(const char *dir, const char *split, char **path,
 
 /* Pictures below `dir`; `option` is the text behind '?', or NULL. */
 DpcStatus dpc_folder_open(const char *dir, const char *option, DpcData *);
+
+/* Tar files as WebDataset writes them; see data_tar.c. */
+DpcStatus dpc_tars_open(char *const *path, int n, const char *option,
+                        DpcData *);
+/* The .tar files of a folder, sorted; *n = 0: none.  The caller frees. */
+DpcStatus dpc_tars_find(const char *dir, char ***path, int *n);
+/* The names of a list, separated by commas; "s-{08..10}.tar" is three.  The
+ * caller frees. */
+DpcStatus dpc_braces(const char *list, char ***path, int *n);
+/* Calls `member` for each plain file of an archive, in order, with the place
+ * of its bytes; *sound is false when the archive ends or breaks before its
+ * end, at byte *at. */
+typedef DpcStatus DpcMemberFn(void *arg, const char *name, int64_t at,
+                              int64_t size);
+DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
+                       void *arg, bool *sound, int64_t *at);
+
+/* "size=HxW&text=N" of a spec; `what` is named in messages. */
+DpcStatus dpc_picture_options(const char *what, const char *option, int64_t *h,
+                              int64_t *w, int64_t *text);
+/* text : u8[size] = the first n bytes, or fewer: no character is cut. */
+void dpc_text_put(const char *text, int64_t n, uint8_t *to, int64_t size);
 
 typedef int DpcOrder(const void *, const void *);
 /* Text of pictures: caption[i] belongs to name[i], which is sorted by `order`;

@@ -84,23 +84,19 @@ static DpcStatus unreadable(const char *path)
                     strerror(errno));
 }
 
-static DpcStatus fill(DpcImager *im, const char *path, int fd)
+static DpcStatus fill(DpcImager *im, const DpcSpan *f)
 {
-    struct stat st;
-    if (fstat(fd, &st))
-        return unreadable(path);
-    if (!S_ISREG(st.st_mode) || !st.st_size)
-        return corrupt(path, st.st_size ? "not a file" : "the file is empty");
-    if (st.st_size > im->file_max)
+    if (f->size > im->file_max)
         return dpc_fail(DPC_USER, "%s: error: picture: %lld bytes, at most "
-                        "%lld are read", path, (long long)st.st_size,
+                        "%lld are read", f->path, (long long)f->size,
                         (long long)im->file_max);
-    for (im->n = 0; im->n < st.st_size; ) {
-        ssize_t k = read(fd, im->file + im->n, (size_t)(st.st_size - im->n));
+    for (im->n = 0; im->n < f->size; ) {
+        ssize_t k = pread(f->fd, im->file + im->n, (size_t)(f->size - im->n),
+                          f->at + im->n);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return unreadable(path);
+            return unreadable(f->path);
         if (!k)
             break;
         im->n += k;
@@ -108,12 +104,24 @@ static DpcStatus fill(DpcImager *im, const char *path, int fd)
     return DPC_OK;
 }
 
-static DpcStatus load(DpcImager *im, const char *path)
+static DpcStatus fill_whole(DpcImager *im, const char *path, int fd)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    struct stat st;
+    if (fstat(fd, &st))
         return unreadable(path);
-    DpcStatus s = fill(im, path, fd);
+    if (!S_ISREG(st.st_mode) || !st.st_size)
+        return corrupt(path, st.st_size ? "not a file" : "the file is empty");
+    return fill(im, &(DpcSpan){path, fd, 0, st.st_size});
+}
+
+static DpcStatus load(DpcImager *im, const DpcSpan *f)
+{
+    if (f->fd >= 0)
+        return fill(im, f);
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return unreadable(f->path);
+    DpcStatus s = fill_whole(im, f->path, fd);
     close(fd);
     return s;
 }
@@ -221,24 +229,24 @@ static DpcStatus jpeg_decode(DpcImager *im, const char *path, Size want,
     return s;
 }
 
-static DpcStatus decode(DpcImager *im, const char *path, Size want, bool head,
+static DpcStatus decode(DpcImager *im, const DpcSpan *f, Size want, bool head,
                         uint8_t *to, Size *is)
 {
-    DpcStatus s = load(im, path);
+    DpcStatus s = load(im, f);
     if (s)
         return s;
     if (is_png(im))
-        return png_decode(im, path, want, head, to, is);
+        return png_decode(im, f->path, want, head, to, is);
     if (is_jpeg(im))
-        return jpeg_decode(im, path, want, head, to, is);
-    return corrupt(path, "neither PNG nor JPEG by its first bytes");
+        return jpeg_decode(im, f->path, want, head, to, is);
+    return corrupt(f->path, "neither PNG nor JPEG by its first bytes");
 }
 
-DpcStatus dpc_image_size(DpcImager *im, const char *path, int64_t *h,
+DpcStatus dpc_image_size(DpcImager *im, const DpcSpan *f, int64_t *h,
                          int64_t *w)
 {
     Size is;
-    DpcStatus s = decode(im, path, (Size){ 1, 1 }, true, NULL, &is);
+    DpcStatus s = decode(im, f, (Size){ 1, 1 }, true, NULL, &is);
     if (!s)
         *h = is.h, *w = is.w;
     return s;
@@ -315,11 +323,11 @@ static void cover(const DpcImager *im, Size is, Size want, uint8_t *to)
     }
 }
 
-DpcStatus dpc_image_read(DpcImager *im, const char *path, int64_t h, int64_t w,
+DpcStatus dpc_image_read(DpcImager *im, const DpcSpan *f, int64_t h, int64_t w,
                          uint8_t *rgb)
 {
     Size is, want = { h, w };
-    DpcStatus s = decode(im, path, want, false, rgb, &is);
+    DpcStatus s = decode(im, f, want, false, rgb, &is);
     if (!s && (is.h != h || is.w != w))
         cover(im, is, want, rgb);
     return s;

@@ -12,13 +12,20 @@ DpcStatus dpc_imager_open(int64_t file_max, DpcImager **);
 int64_t dpc_imager_bytes(const DpcImager *);    /* memory held, at most */
 void dpc_imager_close(DpcImager *);             /* NULL is fine */
 
+/* Where a picture's bytes are: `size` of them from `at` on in an open file,
+ * or, with fd -1, the whole of the file at `path`, which messages name. */
+typedef struct DpcSpan {
+    const char *path;
+    int fd;
+    int64_t at, size;
+} DpcSpan;
+
 /* Height and width in pixels, from the head of the file. */
-DpcStatus dpc_image_size(DpcImager *, const char *path, int64_t *h,
-                         int64_t *w);
+DpcStatus dpc_image_size(DpcImager *, const DpcSpan *, int64_t *h, int64_t *w);
 /* The picture as sRGB, rgb : u8[h, w, 3]; transparent parts are white.
  * Another size is scaled to cover h x w and cropped around its centre.
  * DPC_USER: the file is no sound picture; DPC_ENV: I/O fails. */
-DpcStatus dpc_image_read(DpcImager *, const char *path, int64_t h, int64_t w,
+DpcStatus dpc_image_read(DpcImager *, const DpcSpan *, int64_t h, int64_t w,
                          uint8_t *rgb);
 
 /* n pictures of c channels (1: grey, 3: RGB), numbers from 0 to 1. */

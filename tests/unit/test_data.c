@@ -321,7 +321,7 @@ static void npy_files_must_agree(void **state)
     refuses(spec, "field \"a\"", "rename");
     snprintf(spec, sizeof spec, "%s,%s", at("a.npy"), at("b"));
     refuses(spec, "1 of 2 files", "one kind");
-    refuses("shards-{0..9}.tar", "tar files", "unpack");
+    refuses("shards-{0..9}.tar", "shards-0.tar", "give existing archives");
 }
 
 /* Whatever is cut off or flipped, a reader answers. */

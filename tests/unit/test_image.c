@@ -74,7 +74,8 @@ static DpcStatus image(const char *name, int h, int w, uint8_t *rgb)
 {
     DpcImager *im;
     assert_int_equal(dpc_imager_open(1 << 20, &im), DPC_OK);
-    DpcStatus s = dpc_image_read(im, at(name), h, w, rgb);
+    DpcStatus s = dpc_image_read(im, &(DpcSpan){at(name), -1, 0, 0},
+                                 h, w, rgb);
     dpc_imager_close(im);
     return s;
 }
@@ -262,8 +263,9 @@ static void a_damaged_jpeg_leaves_the_next_alone(void **state)
         b[i] ^= 255;
         put("bad.jpg", b, n);
         b[i] ^= 255;
-        dpc_image_read(im, at("bad.jpg"), N, N, x);
-        assert_int_equal(dpc_image_read(im, at("good.jpg"), N, N, x), DPC_OK);
+        dpc_image_read(im, &(DpcSpan){at("bad.jpg"), -1, 0, 0}, N, N, x);
+        assert_int_equal(dpc_image_read(im,
+                         &(DpcSpan){at("good.jpg"), -1, 0, 0}, N, N, x), DPC_OK);
         assert_memory_equal(x, want, sizeof x);
     }
     dpc_imager_close(im);
