@@ -76,8 +76,9 @@ end
 function parts.decoder_step(given, i, call)
   local trainer = {}
   for key, value in pairs(given) do
-    trainer[key] = key ~= "decoder" and value or nil
+    trainer[key] = value
   end
+  trainer.decoder = nil
   local loss = parts.decoder(given.decoder, i, call).loss
   local out = train.step(loss, train.decoder(trainer), call.unet_number)
   out.loss = loss

@@ -53,8 +53,9 @@ end
 function parts.block(options, x, call)
   local own = {}
   for key, value in pairs(options) do
-    own[key] = key ~= "dim" and value or nil
+    own[key] = value
   end
+  own.dim = nil
   local o, turn = mmdit.options(own), {}
   turn.image, turn.text = rope.turns(call.img_shapes, x.txt:dim(1),
                                      o.axes_dims_rope, o.use_layer3d_rope)

@@ -235,15 +235,15 @@ function layers.whole(x)
 end
 
 -- x where keep [b] is 1, the learned `null` [1, ...] in its place where 0.
--- keep may be a number: nothing is drawn for 0 and 1.
+-- keep may be a number: nothing is drawn for 0 and 1.  A null that is never
+-- taken has a gradient of zeros, and so its weight decays, as the original's.
 function layers.or_null(keep, x, null)
-  if keep == 1 then
-    return x
-  end
   local rest = ALPHABET:sub(2, #x:dims())
   local other = null:move("z" .. rest .. "->a" .. rest, { a = x:dim(0) })
   if keep == 0 then
     return other
+  elseif keep == 1 then
+    return dpc.const(1, x:dims()):where(x, other)
   end
   return nn.rows(keep, x):where(x, other)
 end

@@ -3,7 +3,7 @@
 
     pip install --no-deps dalle2-pytorch==1.15.6 x-clip==0.14.4 \\
         coca-pytorch==0.1.0 rotary-embedding-torch==0.3.2 \\
-        vector-quantize-pytorch==1.9.18 ema-pytorch==0.2.3 einops==0.7.0 \\
+        vector-quantize-pytorch==1.9.18 ema-pytorch==0.8.3 einops==0.7.0 \\
         kornia==0.7.0 resize-right==0.0.2 pytorch-warmup==0.1.1 \\
         clip-anytorch==2.6.0 torch==2.15.0 torchvision  (and what they import)
     dalle2.py > tests/parity/made_dalle2.lua
@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 
 from fill import (Cases, In, bits, count, digest, doubles, draws, f, fill,
-                  gradients, mse, norm, tensors, trained)
+                  gradients, lua, mse, norm, tensors, trained)
 
 warnings.filterwarnings("ignore")
 import dalle2_pytorch.dalle2_pytorch as d2  # noqa: E402
@@ -308,6 +308,77 @@ decoder_loss("a self-conditioned U-Net, the coin says yes",
                   timesteps=30, **NO_DROP),
              dict(pictures(8), noise=In(2, 3, 8, 8), t=In(2, ints=[4, 29]),
                   self_cond_coin=In(values=[1.])), 1, [4, 29])
+
+
+def trainer(name, options, trained_by, pictures_of, t, number=1, leaves=()):
+    """Some steps of DecoderTrainer; pictures, noise and embeddings differ
+    from step to step."""
+    from dalle2_pytorch.trainer import DecoderTrainer
+    d = decoder(options)
+    net = d.unets[number - 1]
+    steps, expect = len(t), []
+    size = options["image_sizes"][number - 1]
+    inputs = dict(image=In(2, 3, pictures_of, pictures_of, fill="img<s>",
+                           scale=.5, add=.5),
+                  noise=In(2, 3, size, size, fill="noise<s>"),
+                  image_embed=In(2, 12, fill="embed<s>"),
+                  t=In(2, ints=t))
+    with doubles():
+        own = DecoderTrainer(d, **plain(trained_by)).double()
+        d.train()
+        norms = []
+        clip = own.accelerator.clip_grad_norm_
+        own.accelerator.clip_grad_norm_ = lambda *a: norms.append(clip(*a))
+        for s in range(steps):
+            x = {k: i.at(s) for k, i in inputs.items() if k != "t"}
+            noise = x.pop("noise")
+            lr = getattr(own, f"optim{number - 1}").param_groups[0]["lr"]
+            with times_are(t[s]), mock.patch.object(
+                    torch, "randn_like", lambda _: noise):
+                loss = own(**x, unet_number=number)
+            own.update(number)
+            told = {"loss": loss, "lr": lr,
+                    "norm": {"params": norm(net.parameters())}}
+            if norms:
+                told["grad_norm"] = norms[-1].item()
+            if trained_by.get("use_ema", True):
+                told["norm"]["ema"] = norm(
+                    own.ema_unets[number - 1].ema_model.parameters())
+            expect.append(told)
+    inputs["t"] = PerStep(t)
+    after = dict(net.named_parameters())
+    after = {n: digest(after[n]) for n in leaves}
+    cases.add(name, "decoder_step", {"steps": expect, "leaves": after},
+              steps=steps,
+              options={**trained_by, "decoder": options}, inputs=inputs,
+              call={"unet_number": number})
+
+
+class PerStep(In):
+    """Whole numbers of each step."""
+
+    def __init__(self, rows):
+        super().__init__(len(rows[0]))
+        self.rows = rows
+
+    def lua(self):
+        return (f"{{ {self.shape[0]}, ints = function(s) return ({lua(self.rows)})"
+                "[s + 1] end }")
+
+
+trainer("trained: cosine, warm-up, no groups, loose clipping",
+        dict(unet=[U1], image_sizes=[8], timesteps=100, **NO_DROP),
+        dict(lr=2e-3, wd=.1, eps=1e-6, warmup_steps=2,
+             cosine_decay_max_steps=6, max_grad_norm=10., group_wd_params=False,
+             ema_beta=.9, ema_update_after_step=1, ema_update_every=2,
+             ema_inv_gamma=2., ema_power=.75, ema_min_value=.1), 8,
+        [[5, 57], [12, 88], [99, 3], [41, 41], [7, 63]],
+        leaves=["null_image_embed", "null_image_hiddens", "to_out.bias"])
+trainer("trained: the second of two, without averages or decay",
+        dict(unet=[U1, dict(U1, dim_mults=[1, 1])], image_sizes=[8, 16],
+             timesteps=60, blur_prob=1., **NO_DROP),
+        dict(lr=[1e-4, 5e-3], wd=0., max_grad_norm=.05, use_ema=False), 16,
+        [[5, 57], [12, 31], [59, 3]], number=2)
 
 
 def decoder_sample(name, options, call, inputs=None):

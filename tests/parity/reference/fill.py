@@ -117,6 +117,11 @@ class In:
             x[tuple(at)] = 0
         return x
 
+    def at(self, step):
+        """Filled by its name at a step."""
+        how = dict(self.how, fill=self.how["fill"].replace("<s>", str(step)))
+        return In(*self.shape, **how).tensor(None)
+
     def lua(self):
         parts = [str(n) for n in self.shape]      # none: of no dimension
         parts += [f"{k} = {lua(v)}" for k, v in self.how.items()]
@@ -140,7 +145,7 @@ def mse(out):
 
 
 def norm(grads):
-    return math.sqrt(sum((g**2).sum().item() for g in grads
+    return math.sqrt(sum((g.detach()**2).sum().item() for g in grads
                          if g is not None))
 
 
