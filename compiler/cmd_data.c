@@ -1,0 +1,166 @@
+/* cmd_data.c -- dpc data: what a data set holds, as a binary would read it.
+ *
+ *     head    fields, and the first samples
+ *     stats   of each field over all samples: mean, deviation, extremes
+ *     verify  every sample read once; corrupt ones counted and named */
+#include "compiler/options.h"
+#include "runtime/data.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { SAMPLES = 4, SHOWN = 8 };          /* of head: samples; numbers each */
+
+/* The runtime's text has place and "error:" already. */
+_Noreturn static void fail(DpcStatus s)
+{
+    fprintf(stderr, "%s\n", dpc_last_error());
+    exit(dpc_exit_code(s));
+}
+
+static DpcData *data_open(const Options *o, int64_t budget)
+{
+    DpcData *d;
+    DpcStatus s = dpc_data_open(o->file[1], budget, &d);
+    if (s)
+        fail(s);
+    return d;
+}
+
+static const void *data_read(DpcData *d, int64_t sample, int field, Arena *a)
+{
+    int64_t bytes = dpc_field_bytes(dpc_data_field(d, field));
+    void *to = alloc(a, (size_t)bytes + 1);
+    DpcStatus s = dpc_data_read(d, sample, field, to, bytes);
+    if (s)
+        fail(s);
+    return to;
+}
+
+static int64_t field_count(const DpcField *f)
+{
+    return dpc_field_bytes(f) / dpc_dtype_size(f->dtype);
+}
+
+static double number_at(const DpcField *f, const void *p, int64_t i)
+{
+    return f->dtype == DPC_U8 ? ((const uint8_t *)p)[i]
+         : f->dtype == DPC_I32 ? ((const int32_t *)p)[i]
+         : (double)((const float *)p)[i];
+}
+
+static bool is_text(const DpcField *f)
+{
+    return f->dtype == DPC_U8 && f->ndim == 1;
+}
+
+static const char *field_type(const Options *o, const DpcField *f)
+{
+    Str s = { .arena = o->arena };
+    str_add(&s, "%s[", dpc_dtype_name(f->dtype));
+    for (int i = 0; i < f->ndim; i++)
+        str_add(&s, "%s%lld", i ? "," : "", (long long)f->dim[i]);
+    str_add(&s, "]");
+    return s.p;
+}
+
+/* ---- head ---- */
+
+static void value_print(const DpcField *f, const void *p)
+{
+    int64_t n = field_count(f);
+    if (is_text(f)) {
+        printf(" \"%.*s\"", (int)n, (const char *)p);
+        return;
+    }
+    for (int64_t i = 0; i < n && i < SHOWN; i++)
+        printf(" %.6g", number_at(f, p, i));
+    printf(n > SHOWN ? " ..." : "");
+}
+
+static int data_head(const Options *o)
+{
+    DpcData *d = data_open(o, INT64_MAX);
+    printf("%lld samples\n", (long long)dpc_data_count(d));
+    for (int k = 0; k < dpc_data_nfield(d); k++) {
+        const DpcField *f = dpc_data_field(d, k);
+        printf("%s : %s\n", f->name, field_type(o, f));
+    }
+    for (int64_t i = 0; i < SAMPLES && i < dpc_data_count(d); i++)
+        for (int k = 0; k < dpc_data_nfield(d); k++) {
+            const DpcField *f = dpc_data_field(d, k);
+            printf("%lld %s", (long long)i, f->name);
+            value_print(f, data_read(d, i, k, o->arena));
+            printf("\n");
+        }
+    dpc_data_close(d);
+    return 0;
+}
+
+/* ---- stats ---- */
+
+typedef struct Stats { double n, mean, square, low, high; } Stats;
+
+/* Welford's running mean and squares about it (Technometrics 4, 1962). */
+static void stats_add(Stats *s, double x)
+{
+    double off = x - s->mean;
+    s->low = s->n && s->low < x ? s->low : x;
+    s->high = s->n && s->high > x ? s->high : x;
+    s->n++;
+    s->mean += off / s->n;
+    s->square += off * (x - s->mean);
+}
+
+static int data_stats(const Options *o)
+{
+    DpcData *d = data_open(o, INT64_MAX);
+    for (int k = 0; k < dpc_data_nfield(d); k++) {
+        const DpcField *f = dpc_data_field(d, k);
+        Stats s = { 0 };
+        for (int64_t i = 0; !is_text(f) && i < dpc_data_count(d); i++) {
+            Arena *a = arena_new();
+            const void *p = data_read(d, i, k, a);
+            for (int64_t j = 0; j < field_count(f); j++)
+                stats_add(&s, number_at(f, p, j));
+            arena_free(a);
+        }
+        printf("%s : %s", f->name, field_type(o, f));
+        if (s.n)
+            printf(" mean %.6g std %.6g min %.6g max %.6g", s.mean,
+                   sqrt(s.square / s.n), s.low, s.high);
+        printf("\n");
+    }
+    dpc_data_close(d);
+    return 0;
+}
+
+/* ---- verify ---- */
+
+static int data_verify(const Options *o)
+{
+    DpcData *d = data_open(o, INT64_MAX);
+    int64_t n = dpc_data_count(d);
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < dpc_data_nfield(d); k++) {
+            Arena *a = arena_new();
+            data_read(d, i, k, a);
+            arena_free(a);
+        }
+    int64_t bad = dpc_data_bad(d);
+    printf("%lld samples, %lld corrupt\n", (long long)n, (long long)bad);
+    dpc_data_close(d);
+    return bad ? 1 : 0;
+}
+
+int cmd_data(const Options *o)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(const Options *);
+    } what[] = { { "head", data_head }, { "stats", data_stats },
+                 { "verify", data_verify } };
+    for (int i = 0; i < COUNT(what); i++)
+        if (strcmp(o->file[0], what[i].name) == 0)
+            return what[i].fn(o);
+    usage("data: \"%s\" is not one of head, stats, verify", o->file[0]);
+}
