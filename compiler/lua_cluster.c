@@ -1,8 +1,8 @@
 /* lua_cluster.c -- cluster files: what one rank has, and what is between.
  *
  * return { name, target, march, cores, memory, rates = { f32, bf16,
- * bandwidth, launch }, levels = { { name, fanout, bandwidth, latency }, ... } },
- * inner level first; bytes, flops or bytes a second, seconds.  cores and
+ * bandwidth, launch }, levels = { { name, fanout, bandwidth, latency }, ... }
+ * }, inner level first; bytes, flops or bytes a second, seconds.  cores and
  * memory that are absent are asked of this machine, rates of the target. */
 #include "compiler/lua_front.h"
 #include <unistd.h>

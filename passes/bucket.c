@@ -59,7 +59,8 @@ static int *depths(const Graph *g, Arena *a)
 static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
 {
     const Node *x = &g->node[a], *y = &g->node[b];
-    return x->attr.axes == y->attr.axes && x->loop == y->loop && x->type.dtype == y->type.dtype
+    return x->attr.axes == y->attr.axes && x->loop == y->loop
+        && x->type.dtype == y->type.dtype
         && x->type.fold == y->type.fold && depth[a] == depth[b]
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
 }

@@ -32,7 +32,8 @@ double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
     if (!c || !c->nlevel)
         return 0;
     const Level *v = &c->level[c->nlevel - 1];
-    return v->latency + (v->bandwidth > 0 ? transfer_bytes(g, r) / v->bandwidth : 0);
+    return v->latency
+        + (v->bandwidth > 0 ? transfer_bytes(g, r) / v->bandwidth : 0);
 }
 
 static double transfer(const Graph *g, const Launch *l, const Cluster *c)

@@ -3,6 +3,7 @@
  * A launch comes after the makers of its operands, in the turns that it
  * needs; order_list.c picks among the lists that this leaves the one that is
  * soon done, and order_slack.c moves launches in it to where less lives.
+ * Where weights are whole for a use only, few are gathered ahead.
  * Each rank and each communicator runs a projection of this one list: all
  * ranks meet at their collectives in one order, and none can wait in a
  * circle.
