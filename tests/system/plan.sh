@@ -24,3 +24,9 @@ for bad in 0 -1 0/0 1/0 '"fast"'; do
     run "$dpc" plan "$mlp" --ranks 2 --cluster cluster.lua
     exits 1 "a bandwidth of $bad is refused" "cluster.lua: error: bandwidth: "
 done
+
+run "$dpc" sim "$mlp" --ranks 2 --trace trace.json
+exits 0 "sim says what a step takes" "^train: [0-9.]+ ms a step: .* exposed; "
+if grep -q '"ph": "X"' trace.json && grep -q '"name": "arena"' trace.json; then
+    ok "sim writes a timeline"
+else not_ok "sim writes a timeline" "$(head -2 trace.json)"; fi
