@@ -30,6 +30,21 @@ local function sized(x, d, n)
   return dims
 end
 
+-- Sizes of x by letter, of those in `some`.
+local function sizes(x, all, some)
+  local dims, size = x:dims(), {}
+  for c in some:gmatch(".") do
+    size[c] = dims[all:find(c, 1, true)]
+  end
+  return size
+end
+
+-- v [n] repeated to x [... n ...].
+local function line(v, x, dim)
+  local all, rest, c = spelled(x, dim)
+  return v:move(c .. "->" .. all, sizes(x, all, rest))
+end
+
 -- v [...] repeated along the dimension of x [... n ...].
 local function like(v, x, dim)
   local all, rest, c = spelled(x, dim)
@@ -53,10 +68,10 @@ end
 
 -- Index of the largest, the first of equals: [... n ...] -> [...].
 function along.argmax(x, dim)
-  local all, rest, _, d = spelled(x, dim)
+  local all, rest = spelled(x, dim)
   local n, fold = x:dim(dim), all .. "->" .. rest
   local hit = x:eq(like(x:max(fold), x, dim))              -- [... n ...]
-  return -((hit * (n - dpc.iota(x:dims(), d))):max(fold) - n)
+  return n - (hit * line(n - dpc.iota({ n }), x, dim)):max(fold)
 end
 
 -- Smallest: [... n ...] -> [...].
@@ -70,12 +85,12 @@ end
 -- How many are larger, or equal and before it: 0 for the largest, a whole
 -- number for each, none twice.  n n comparisons.
 function along.rank(x, dim)
-  local all, _, c, d = spelled(x, dim)
-  local n, dims = x:dim(dim), x:dims()
-  dims[#dims + 1] = n
+  local all, rest, c = spelled(x, dim)
+  local n = x:dim(dim)
   local me = x:move(all .. "->" .. all .. "z", { z = n })  -- [... n ..., n]
   local other = x:move(all:gsub(c, "z") .. "->" .. all .. "z", { [c] = n })
-  local before = dpc.iota(dims, #dims - 1):lt(dpc.iota(dims, d))
+  local before = dpc.iota({ n, n }, 1):lt(dpc.iota({ n, n }, 0)) -- [n, n]
+      :move(c .. "z->" .. all .. "z", sizes(x, all, rest))
   return (me:lt(other) + me:eq(other) * before)
       :move(all .. "z->" .. all)
 end
