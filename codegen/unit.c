@@ -536,6 +536,8 @@ static void ports(Unit *u, Program *p)
         if (kind < 0)
             continue;
         uint32_t leaf = leaf_add(u, kind, g->node[r].name, g, r);
+        if (kind == DPC_INPUT)
+            unit_index(g, r, &u->leaf[leaf], u->arena);
         if (kind == DPC_INPUT || kind == DPC_SCALAR)
             port_add(u, p, leaf, r);
         else

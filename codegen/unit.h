@@ -118,6 +118,8 @@ uint32_t unit_kernel(Unit *, const Kernel *);
 /* Whose values the watch of kernel `call` will blame in the step that comes
  * next: a list of n like kernels. */
 void unit_watch(Unit *, Program *, uint32_t call, Kernel *const *k, int n);
+/* The limit of an input's values, if they index a table. */
+void unit_index(const Graph *, Ref input, DpcLeaf *, Arena *);
 uint32_t unit_node(Unit *, Program *, Ref);   /* the row of a node */
 /* The tables themselves, in the unit's arena; no kernel has a function. */
 DpcUnit unit_rows(const Unit *, const char *model);

@@ -54,8 +54,10 @@ static void leaves(Text *t, const Unit *u)
         numbers(t, l->dim, DPC_NDIM);
         text_add(t, ",");
         splits(t, l->split, DPC_NDIM);
-        text_add(t, ",%lld,%lld,%.17g},\n", (long long)l->at,
-                 (long long)l->bytes, l->value);
+        text_add(t, ",%lld,%lld,%.17g,%lld,", (long long)l->at,
+                 (long long)l->bytes, l->value, (long long)l->limit);
+        quote(t, l->table);
+        text_add(t, "},\n");
     }
     text_add(t, "{0}};\n");
 }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 3
+#define DPC_ABI 4
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
 
 /* ---- 1. tables ---- */
@@ -79,6 +79,8 @@ typedef struct DpcLeaf {
     DpcSplit split[DPC_NDIM];
     int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
     double value;                         /* SCALAR: what it is by default */
+    int64_t limit;                        /* INPUT: it indexes a table of so */
+    const char *table;                    /* many rows at that line; 0: none */
 } DpcLeaf;
 
 /* What a program makes of a PARAM or STATE: values of buffers; the same when

@@ -365,7 +365,33 @@ static int64_t row_bytes(const Place *p)
     return n;
 }
 
-static void place_write(DpcFeed *f, const Place *p, const void **of_field)
+static double element(DpcDtype t, const char *from, int64_t i)
+{
+    const uint16_t *h = (const uint16_t *)from;
+    float x;
+    if (t == DPC_BF16)
+        dpc_fold_load(DPC_BF16, &x, (const char *)(h + i), 1);
+    return t == DPC_I32 ? ((const int32_t *)from)[i]
+         : t == DPC_U8  ? ((const uint8_t *)from)[i]
+         : t == DPC_F32 ? (double)((const float *)from)[i] : (double)x;
+}
+
+/* Every number of the row is one of a table's rows. */
+static DpcStatus row_check(const Place *p, int64_t row, const char *from)
+{
+    int64_t n = p->leaf->limit ? row_bytes(p) / dpc_dtype_size(p->dtype) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = element(p->dtype, from, i);
+        if (!(v >= 0 && v < (double)p->leaf->limit))
+            return dpc_fail(DPC_USER, "%s: error: input '%s': row %lld of the "
+                "batch holds %.9g, but it indexes a table of %lld rows in %s; "
+                "look at the data", p->leaf->loc, p->leaf->name,
+                (long long)row, v, (long long)p->leaf->limit, p->leaf->table);
+    }
+    return DPC_OK;
+}
+
+static DpcStatus place_write(DpcFeed *f, const Place *p, const void **of_field)
 {
     int64_t bytes = row_bytes(p);
     if (p->box.size[0] * p->stride < p->size)
@@ -376,8 +402,12 @@ static void place_write(DpcFeed *f, const Place *p, const void **of_field)
         const char *from = p->given
             ? (const char *)p->given->row + given % p->given->nrow * bytes
             : (const char *)of_field[p->source] + f->where[row] * bytes;
+        DpcStatus s = row_check(p, row, from);
+        if (s)
+            return s;
         row_fill(p, p->to + r * p->stride, from);
     }
+    return DPC_OK;
 }
 
 DpcStatus dpc_feed_next(DpcFeed *f, double *waited_s)
@@ -391,8 +421,11 @@ DpcStatus dpc_feed_next(DpcFeed *f, double *waited_s)
         if (s)
             return s;
     }
-    for (int i = 0; i < f->nplace; i++)
-        place_write(f, &f->place[i], of_field);
+    for (int i = 0; i < f->nplace; i++) {
+        DpcStatus s = place_write(f, &f->place[i], of_field);
+        if (s)
+            return s;
+    }
     f->filled = true;
     f->step++;
     return DPC_OK;

@@ -123,6 +123,23 @@ exits 1 "fewer samples than a batch" "few: error: data: a batch takes [0-9]+ sam
 ranks 1 one.bin train --data data --steps 3 --input image=rows.npy
 exits 1 "rows that fill no whole step" "mlp.lua:[0-9]+: error: input 'image' takes [0-9]+ rows a step but 'rows.npy' has 100"
 
+cat > words.lua <<'END'
+local nn, optim = require "nn", require "optim"
+local function train()
+  local id = dpc.input("label", { 16 }, "u8"):cast("i32")
+  local w = dpc.param("w", { 7, 4 }, { init = nn.normal(1) }):take(id)
+  local loss = (w * w):move("bc ->")
+  local out = optim.step(loss, { steps = 9 })
+  out.loss = loss
+  return out
+end
+return { entries = { train = train } }
+END
+"$dpc" compile words.lua -o words.bin > log 2>&1 || not_ok "words compiles" "exit $?"
+ranks 1 words.bin train --data data --steps 3
+exits 1 "an index outside of a table" "words.lua:3: error: input 'label': row [0-9]+ of the batch holds [7-9], but it indexes a table of 7 rows in words.lua:4"
+told_once "an index outside of a table"
+
 # ---- outputs ----
 ranks 1 one.bin train --data data --steps 3 --output loss=loss.npy --out written
 exits 0 "train --output" "step 3/3"

@@ -1,0 +1,33 @@
+/* unit_index.c -- inputs that index a table, so that data are checked.
+ *
+ * `take` answers 0 outside of its table, which ranks that hold a part of one
+ * need.  A token that no table has is the data's mistake, and is told when it
+ * is read: an input that reaches the indices of a take unchanged has a limit,
+ * the rows of the smallest such table. */
+#include "codegen/unit.h"
+
+/* The elements of operand 0, as they are. */
+static bool passes_on(const Graph *g, const Node *n)
+{
+    if (n->op == OP_move)
+        return type_volume(&n->type)
+            >= type_volume(&g->node[n->in[0]].type);
+    return n->op == OP_cast || n->op == OP_copy || n->op == OP_stop
+        || n->op == OP_slice;
+}
+
+void unit_index(const Graph *g, Ref input, DpcLeaf *l, Arena *a)
+{
+    bool *same = alloc(a, (g->n + 1) * sizeof *same);
+    same[input] = true;
+    for (Ref r = input + 1; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        if (n->nin && same[n->in[0]] && passes_on(g, n))
+            same[r] = true;
+        if (n->op != OP_take || !same[n->in[1]])
+            continue;
+        int64_t rows = g->node[n->in[0]].type.dim[0];
+        if (!l->limit || rows < l->limit)
+            l->limit = rows, l->table = n->loc;
+    }
+}
