@@ -389,7 +389,7 @@ static int dpc_scope(lua_State *L)
 {
     Front *f = front_of(L);
     const char *outer = f->scope;
-    f->scope = scoped(f, name_check(L, 1, "scope"));
+    f->scope = lua_isnil(L, 1) ? "" : scoped(f, name_check(L, 1, "scope"));
     luaL_checktype(L, 2, LUA_TFUNCTION);
     lua_settop(L, 2);
     lua_call(L, 0, LUA_MULTRET);

@@ -26,6 +26,20 @@ cat > vqgan.json <<'J'
   "use_vgg_and_gan": false }
 J
 
+cat > latent.json <<'J'
+{ "unets": [
+    { "dim": 8, "dim_mults": [1, 2], "image_embed_dim": 12, "cond_dim": 10,
+      "attn_dim_head": 4, "attn_heads": 2, "resnet_groups": 4,
+      "num_resnet_blocks": 1 } ],
+  "vae": [ { "dim": 4, "image_size": 16, "layers": 1,
+             "encdec_resnet_groups": 2, "use_vgg_and_gan": false } ],
+  "clip": { "make": "x-clip", "base_model_kwargs": {
+    "dim_text": 16, "dim_image": 16, "dim_latent": 12, "text_enc_depth": 1,
+    "visual_enc_depth": 1, "visual_image_size": 16, "visual_patch_size": 8,
+    "num_text_tokens": 50, "text_seq_len": 6 } },
+  "image_sizes": [16], "timesteps": 30 }
+J
+
 # split MODEL CONFIG ENTRY -D..: one rank and two, with two turns, agree.
 split() {
     name=$1 json=$2 entry=$3; shift 3
@@ -42,6 +56,15 @@ split decoder cascade.json train -D batch=4 -D unet=1
 split decoder cascade.json train -D batch=4 -D unet=2
 split decoder cascade.json begin2 -D batch=4 -D unet=0
 split vqgan vqgan.json train -D batch=4
+
+# What is read, not trained, has its own names and no gradient: CLIP and VAE.
+for entry in train eval begin1; do
+    "$dpc" print "$dalle/decoder.lua" --config latent.json -D clip=true \
+        --entry $entry --short 2> log
+done | sed -n 's/^\([a-z]*\)\..*= param .*frozen.*/\1/p' | sort -u |
+    tr '\n' ' ' > frozen
+if [ "$(cat frozen)" = "clip vaes " ]; then ok "CLIP and the VAE are frozen"
+else not_ok "CLIP and the VAE are frozen" "$(cat frozen)"; fi
 
 "$tool" array image_embed.npy f4 32 16
 "$tool" array text_embed.npy f4 32 16

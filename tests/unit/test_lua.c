@@ -164,6 +164,19 @@ static void a_scope_names_params_and_nodes(void **state)
     assert_string_equal(g->node[r].scope, "a.b");
 }
 
+static void a_scope_without_a_name_is_outside_of_all(void **state)
+{
+    (void)state;
+    Model *m = load_text(ENTRY(
+        "local w, v = dpc.scope('a', function() "
+        "local w = dpc.scope(nil, function() "
+        "return dpc.scope('b', function() return dpc.param('w', {2}) end) end)"
+        "return w, dpc.param('v', {2}) end)"
+        "assert(w:name() == 'b.w' and v:name() == 'a.v')"
+        "return { y = w + v }"), NULL);
+    assert_true(graph_leaf(model_entry(m, "train"), "b.w") != NONE);
+}
+
 static void init_sets_each_leaf_once_and_states_follow(void **state)
 {
     (void)state;
@@ -485,6 +498,7 @@ int main(void)
         cmocka_unit_test(every_row_without_its_own_signature_is_a_method),
         cmocka_unit_test(keys_and_letters_reach_the_node),
         cmocka_unit_test(a_scope_names_params_and_nodes),
+        cmocka_unit_test(a_scope_without_a_name_is_outside_of_all),
         cmocka_unit_test(init_sets_each_leaf_once_and_states_follow),
         cmocka_unit_test(an_option_is_read_by_the_type_of_its_default),
         cmocka_unit_test(pairs_walks_in_the_order_of_the_keys),

@@ -4,7 +4,6 @@
 -- nothing.  (The original puts it back into training, and its patch dropout
 -- makes embeddings random.)
 
-local nn = require "nn"
 local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 local picture = require "dalle2.full.picture"
@@ -54,11 +53,7 @@ local function from_config(given, overrides, scope)
 end
 
 local function frozen(self, fn)
-  return nn.frozen(function()
-    return layers.evaluating(function()
-      return layers.within(self.scope, fn)
-    end)
-  end)
+  return layers.foreign(function() return layers.within(self.scope, fn) end)
 end
 
 function adapter:width() return self.net.dim_latent end

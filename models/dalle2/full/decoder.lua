@@ -149,6 +149,21 @@ local function unet_of(self, i, learned, noise_cond, channels)
     self.scoped and "unets." .. i - 1)
 end
 
+-- A VQGanVAE that a stage diffuses in the codes of.
+local function frozen_vae(given, i)
+  local vae = vqgan.new(given, "vaes." .. i - 1)
+  return {
+    encoded_dim = vae.encoded_dim,
+    encoded_size = function(_, n) return vae:encoded_size(n) end,
+    encode = function(_, x)
+      return layers.foreign(function() return vae:encode(x) end)
+    end,
+    decode = function(_, x)
+      return layers.foreign(function() return (vae:decode(x)) end)
+    end,
+  }
+end
+
 local function identity(x) return x end
 
 local function shared(o)
@@ -219,7 +234,7 @@ local function new(given, scoped)
   local v = options.list(o, "predict_v", n)
   for i = 1, n do
     local vae = vaes[i] and vaes[i] ~= dpc.null
-        and vqgan.new(vaes[i], "vaes." .. i - 1)
+        and frozen_vae(vaes[i], i)
     local clean = x0[i]
     if o.predict_x_start_for_latent_diffusion then
       clean = vae and true
@@ -349,8 +364,7 @@ function decoder:prepared(s, image, more)
     small = picture.crop(small, s.crop, row, column)
   end
   if s.vae then
-    return s.vae:encode(image):stop(),
-        small and s.vae:encode(small):stop(), level
+    return s.vae:encode(image), small and s.vae:encode(small), level
   end
   return self.normalize(image), small and self.normalize(small), level
 end

@@ -116,6 +116,14 @@ function layers.evaluating(fn)
   return restore(was, fn())
 end
 
+-- Another model's network in fn: frozen, evaluated, its weights outside of
+-- every scope that is open.
+function layers.foreign(fn)
+  return nn.frozen(function()
+    return dpc.scope(nil, function() return layers.evaluating(fn) end)
+  end)
+end
+
 function layers.is_training() return training end
 
 function layers.dropout(x, p)
