@@ -14,6 +14,7 @@ local picture = require "dalle2.full.picture"
 local options = require "dalle2.full.options"
 local train = require "dalle2.full.train"
 local xclip = require "dalle2.full.xclip"
+local coca = require "dalle2.full.coca"
 local adapter = require "dalle2.full.adapter"
 local vqgan = require "dalle2.full.vqgan"
 local layers = require "dalle2.full.layers"
@@ -171,6 +172,11 @@ function parts.clip_adapter(given, i, call)
     out.image_embed = a:embed_image(i.image)
   end
   return out
+end
+
+-- CoCa.embed_image of the tokens of an image encoder.
+function parts.coca_image(given, i, call)
+  return { out = coca.new(given, call.overrides):embed_image(i.image) }
 end
 
 -- The adapter of OpenAI's CLIP; options: that CLIP's constructor's.
