@@ -120,14 +120,14 @@ static Segment segment_of(const Fuse *f, int group)
     return f->g->node[f->group[group].node.at[0]].segment;
 }
 
-/* May a way lead through group q?  Operands come first; and the update is
- * read by the update alone. */
+/* May a way lead through group q?  The update is read by the update alone;
+ * and forwards, operands come first.  Backwards that is no bound: a group of
+ * early and late nodes leads from late groups to early ones. */
 static bool between(const Fuse *f, const Way *w, int q)
 {
     if (segment_of(f, w->from) == UPDATE && segment_of(f, q) != UPDATE)
         return false;
-    return w->edge == f->to ? f->group[q].lo < f->group[w->goal].hi
-                            : f->group[q].hi > f->group[w->goal].lo;
+    return w->edge != f->to || f->group[q].lo < f->group[w->goal].hi;
 }
 
 /* Looks around one group; true: there is a way. */
