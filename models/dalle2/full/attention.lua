@@ -120,17 +120,22 @@ function attention.shared(x, o)
   if o.cosine then
     q, key = nn.l2_norm(q), nn.l2_norm(key)
   end
-  local score = q:dot(key, "bhnd,bmd->bhnm")
-      * (o.cosine and SHARPNESS or 1 / d)
+  local sharp = o.cosine and SHARPNESS or 1 / d
+  local seen = o.causal and dpc.iota({ n, n + 1 }, 1)
+      :le(dpc.iota({ n, n + 1 }, 0) + 1) or nil            -- [n, n + 1]
+  local dropout = o.dropout or 0
+  if not o.bias and dropout == 0 then
+    return join(nn.attend(q:move("bhnd->bnhd") * sharp, key, value,
+                          { mask = seen }), x:dim(-1))
+  end
+  local score = q:dot(key, "bhnd,bmd->bhnm") * sharp
   if o.bias then
     score = score + o.bias
   end
-  if o.causal then
-    local seen = dpc.iota({ n, n + 1 }, 1)
-        :le(dpc.iota({ n, n + 1 }, 0) + 1)                 -- [n, n + 1]
+  if seen then
     score = seen:where(score, -1e30)
   end
-  local weight = layers.dropout(nn.softmax(score), o.dropout or 0)
+  local weight = layers.dropout(nn.softmax(score), dropout)
   return join(weight:dot(value, "bhnm,bmd->bnhd"), x:dim(-1))
 end
 
@@ -165,9 +170,8 @@ function attention.cross(name, x, context, cosine)
     if cosine then
       q, key = nn.l2_norm(q), nn.l2_norm(key)
     end
-    local score = q:dot(key, "bnhd,bmhd->bhnm")
-        * (cosine and SHARPNESS or d ^ -0.5)
-    return join(nn.softmax(score):dot(value, "bhnm,bmhd->bnhd"), x:dim(-1))
+    q = q * (cosine and SHARPNESS or d ^ -0.5)
+    return join(nn.attend(q, key, value), x:dim(-1))
   end)
 end
 
