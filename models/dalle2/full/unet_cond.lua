@@ -77,9 +77,11 @@ function cond.make(o, time, c)
                                    o.cond_dim * o.num_time_tokens),
                      o.num_time_tokens)
   local t = layers.linear("to_time_cond.0", h, 4 * o.dim)
-  if o.lowres_noise_cond and c.lowres_noise_level then
-    local y = hiddens("to_lowres_noise_cond", c.lowres_noise_level, o)
-    t = t + layers.linear("to_lowres_noise_cond.3", y, 4 * o.dim)
+  if o.lowres_noise_cond then             -- its weights are there without, too
+    local level = c.lowres_noise_level
+    local y = hiddens("to_lowres_noise_cond", level or time, o)
+    y = layers.linear("to_lowres_noise_cond.3", y, 4 * o.dim)
+    t = level and t + y or t
   end
   local keep_image = layers.keep(b, c.image_drop or 0)
   local keep_text = layers.keep(b, c.text_drop or 0)

@@ -533,4 +533,5 @@ vqgan("three layers, attention in two, grey pictures",
       dict(img=In(2, 1, 24, 24)),
       {"vq._codebook.embed": In(1, 12, 5, fill="codebook", l2norm=True)})
 
-cases.show(sys.stdout)
+if __name__ == "__main__":
+    cases.show(sys.stdout)
