@@ -6,7 +6,8 @@
  * makes right after the last that it waits for.  Both moves lower the sum of
  * live bytes at every step between, so no search is needed: from the last
  * step to the first what can sink does, then from the first to the last what
- * can rise.  Transfers stay, and what writes a leaf. */
+ * can rise.  At last one of a few neighbours changes to their other end where
+ * less lives at the worst of them.  Transfers stay, and what writes a leaf. */
 #include "passes/order.h"
 #include <stdlib.h>
 
@@ -229,6 +230,109 @@ static uint32_t *list(Slack *s)
     return inst;
 }
 
+/* ---- neighbours ---- */
+
+enum { NEAR = 6, SWEEPS = 8 };            /* steps looked at together */
+
+static bool waits_for(const Slack *s, uint32_t b, uint32_t a)
+{
+    for (uint32_t k = 0; k < s->before[b].n; k++)
+        if (s->before[b].at[k] == a)
+            return true;
+    return false;
+}
+
+static bool among(const uint32_t *inst, uint32_t n, uint32_t i)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (inst[k] == i)
+            return true;
+    return false;
+}
+
+/* Is v, which inst[0] reads, touched by none of the n - 1 behind it, nor
+ * beyond place `last` at all? */
+static bool dies(const Slack *s, uint32_t v, const uint32_t *inst, uint32_t n,
+                 int64_t last)
+{
+    for (uint32_t k = 0; k < s->val[v].n; k++) {
+        uint32_t by = s->val[v].by[k];
+        if (s->place[by] > last || among(inst + 1, n - 1, by))
+            return false;
+    }
+    return true;
+}
+
+/* Bytes above what lived before, at the worst of n steps in this order, which
+ * are those up to place `last`. */
+static int64_t worst(const Slack *s, const uint32_t *inst, uint32_t n,
+                     int64_t last)
+{
+    int64_t live = 0, most = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = inst[k];
+        live += made_bytes(s, i);
+        most = live > most ? live : most;
+        for (uint32_t m = 0; m < s->read[i].n; m++)
+            if (once(s->read[i].val, m)
+                && dies(s, s->read[i].val[m], inst + k, n - k, last))
+                live -= s->val[s->read[i].val[m]].bytes;
+    }
+    return most;
+}
+
+/* The first of n steps comes last, or the last first; false: it may not. */
+static bool turned(const Slack *s, const uint32_t *inst, uint32_t n,
+                   bool back, uint32_t *out)
+{
+    for (uint32_t k = 0; k + 1 < n; k++) {
+        out[back ? k + 1 : k] = inst[back ? k : k + 1];
+        if (waits_for(s, inst[back ? n - 1 : k + 1], inst[back ? k : 0]))
+            return false;
+    }
+    out[back ? 0 : n - 1] = inst[back ? n - 1 : 0];
+    return true;
+}
+
+static bool movable(const Slack *s, const uint32_t *inst, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (s->stays[inst[k]] || made_bytes(s, inst[k]) < 0)
+            return false;
+    return true;
+}
+
+/* Put n steps in a better order, if turning them makes one. */
+static bool improve(Slack *s, uint32_t *inst, uint32_t n)
+{
+    uint32_t out[NEAR];
+    int64_t first = s->place[inst[0]], last = s->place[inst[n - 1]];
+    if (!movable(s, inst, n))
+        return false;
+    for (int back = 0; back < 2; back++) {
+        if (!turned(s, inst, n, back, out)
+            || worst(s, out, n, last) >= worst(s, inst, n, last))
+            continue;
+        for (uint32_t k = 0; k < n; k++) {
+            inst[k] = out[k];
+            s->place[inst[k]] = first + ((int64_t)k << GAP);
+        }
+        return true;
+    }
+    return false;
+}
+
+static void exchange(Slack *s, uint32_t *inst)
+{
+    bool again = true;
+    for (int sweep = 0; again && sweep < SWEEPS; sweep++) {
+        again = false;
+        for (uint32_t k = 0; k < s->o->n; k++)
+            for (uint32_t n = 2; n <= NEAR && k + n <= s->o->n; n++)
+                again |= improve(s, inst + k, n);
+    }
+}
+
 /* Largest sum of live bytes. */
 static int64_t peak(const Slack *s)
 {
@@ -281,7 +385,8 @@ void order_slack(Order *o)
             (int64_t)k << GAP;
     find_uses(&s);
     find_bytes(&s);
-    const uint32_t *writer = leaf_writers(&s), *inst = list(&s);
+    const uint32_t *writer = leaf_writers(&s);
+    uint32_t *inst = list(&s);
     int64_t before = peak(&s);
     for (uint32_t k = o->n; k-- > 0;)
         if (!s.stays[inst[k]])
@@ -291,6 +396,7 @@ void order_slack(Order *o)
         if (!s.stays[inst[k]])
             rise(&s, inst[k]);
     inst = list(&s);
+    exchange(&s, inst);
     if (peak(&s) <= before)
         write_back(&s, inst);
 }
