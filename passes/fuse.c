@@ -176,11 +176,23 @@ static bool detour(Fuse *f, int a, int b)
     return found;
 }
 
-static const char *unlike(const Node *x, const Node *y)
+/* Is the group one value that is made again for library calls alone? */
+static bool for_library(const Fuse *f, const Group *p)
 {
+    bool own = f->g->node[p->node.at[0]].again != NONE;
+    const List *to = &f->to[p->node.at[0]];
+    for (uint32_t i = 0; i < to->n; i++)
+        own &= f->kind[to->at[i]] == OWN;
+    return own && p->node.n == 1;
+}
+
+static const char *unlike(const Fuse *f, const Group *a, const Group *b)
+{
+    const Node *x = &f->g->node[a->node.at[0]];
+    const Node *y = &f->g->node[b->node.at[0]];
     return x->segment != y->segment ? "they work in different segments"
          : x->loop != y->loop ? "they run in different turns"
-         : x->again != NONE || y->again != NONE
+         : for_library(f, a) || for_library(f, b)
          ? "what is made again is made right before its reader"
          : x->stage != y->stage ? "they are on different stages" : NULL;
 }
@@ -189,8 +201,7 @@ static const char *unlike(const Node *x, const Node *y)
 static const char *try_merge(Fuse *f, int a, int b)
 {
     Group *x = &f->group[a], *y = &f->group[b];
-    const char *why = unlike(&f->g->node[x->node.at[0]],
-                             &f->g->node[y->node.at[0]]);
+    const char *why = unlike(f, x, y);
     if (why)
         return why;
     if (x->node.n + y->node.n > GROUP)

@@ -5,7 +5,12 @@
  * value that backward keeps anyway (a norm and its activation over what came
  * before them; fuse_again.c), a clone there costs one more kernel, or a store
  * in one that reads the same, and the value itself dies in the forward pass.
- * (Chen et al., "Training deep nets with sublinear memory cost", 2016.) */
+ * (Chen et al., "Training deep nets with sublinear memory cost", 2016.)
+ *
+ * Before that, products themselves: one that takes few flops for its bytes,
+ * over operands that are there in backward, is made again there with what
+ * lies between it and its readers: scores and results of attention, mostly
+ * (Dao et al., "FlashAttention", 2022, section 3.1). */
 #include "passes/fuse.h"
 
 enum { LARGE = 1 << 14 };                 /* bytes worth it */
@@ -102,10 +107,118 @@ static Graph *as_it_is(const Graph *in, Job *j)
     return copy_end(&c);
 }
 
+/* ---- products ---- */
+
+enum { RATIO = 8 };                       /* a product's seconds over those of
+                                             sending its bytes to memory */
+
+typedef struct Remake {
+    const Fuse *f;
+    Copy c;
+    bool *late, *there, *made;            /* by node: backward wants it; can
+                                             have it; makes it again */
+    Ref *clone;
+} Remake;
+
+/* Is r met again over one large value?  A sum of two ends what is remade, or
+ * all of a residual network would be. */
+static bool chains(const Fuse *f, Ref r)
+{
+    const Node *n = &f->g->node[r];
+    return n->segment == FORWARD
+        && (f->large[r] != NONE || f->call[r] != NONE)
+        && (op_pointwise(n->op) || (n->op == OP_move && !fuse_folds(f->g, n)));
+}
+
+/* What backward reads, by itself or at the end of a chain. */
+static void find_late(Remake *m)
+{
+    const Graph *g = m->f->g;
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        bool wants = n->segment >= BACKWARD || (m->late[r] && chains(m->f, r));
+        for (int i = 0; wants && i < n->nin; i++)
+            if (!op_unread(n->op, i))
+                m->late[n->in[i]] = true;
+    }
+}
+
+static bool few_flops(const Fuse *f, Ref r)
+{
+    const Graph *g = f->g;
+    const Node *n = &g->node[r];
+    DType d = g->node[n->in[0]].type.dtype;
+    double bytes = (double)type_bytes(&g->mesh, &n->type);
+    return n->op == OP_dot && bytes >= LARGE
+        && node_flops(g, r) / f->target->flops[d]
+        <= RATIO * bytes / f->target->bandwidth;
+}
+
+static void find_made(Remake *m)
+{
+    const Graph *g = m->f->g;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        bool all = true, any = few_flops(m->f, r);
+        for (int i = 0; i < n->nin; i++) {
+            all &= m->there[n->in[i]] || op_unread(n->op, i);
+            any |= m->made[n->in[i]] && chains(m->f, r);
+        }
+        m->made[r] = n->segment == FORWARD && m->late[r] && all && any;
+        m->there[r] = m->made[r] || m->late[r] || ops[n->op].leaf
+            || n->segment == BEGIN
+            || type_bytes(&g->mesh, &n->type) < LARGE;
+    }
+}
+
+/* Where backward reads r. */
+static Ref late_form(Remake *m, Ref r)
+{
+    const Node *n = &m->f->g->node[r];
+    if (!m->made[r])
+        return m->c.map[r];
+    if (m->clone[r] != NONE)
+        return m->clone[r];
+    Ref x[NIN], was = m->c.map[r];
+    for (int i = 0; i < n->nin; i++)
+        x[i] = op_unread(n->op, i) ? m->c.map[n->in[i]]
+                                   : late_form(m, n->in[i]);
+    m->clone[r] = copy_node_in(&m->c, r, x, n->nin);
+    Node *q = &m->c.out->node[m->clone[r]];
+    q->again = was, q->segment = BACKWARD;
+    q->name = fmt(m->c.out->arena, "%s.again", n->name);
+    m->c.map[r] = was;
+    return m->clone[r];
+}
+
+static Graph *remake_products(const Graph *in, Job *j)
+{
+    Remake m = { .f = fuse_open(in, j), .c = copy_begin(in, j) };
+    size_t n = in->n + 1;
+    m.late = alloc(j->scratch, n);
+    m.there = alloc(j->scratch, n);
+    m.made = alloc(j->scratch, n);
+    m.clone = alloc(j->scratch, n * sizeof *m.clone);
+    for (Ref r = 0; r < in->n; r++)
+        m.clone[r] = NONE;
+    find_late(&m);
+    find_made(&m);
+    for (Ref r = 0; r < in->n; r++) {
+        const Node *p = &in->node[r];
+        Ref *x = alloc(j->scratch, (size_t)(p->nin + 1) * sizeof *x);
+        for (int i = 0; i < p->nin; i++)
+            x[i] = p->segment >= BACKWARD && !op_unread(p->op, i)
+                ? late_form(&m, p->in[i]) : m.c.map[p->in[i]];
+        copy_node_in(&m.c, r, x, p->nin);
+    }
+    return copy_end(&m.c);
+}
+
 Graph *pass_recompute(const Graph *in, Job *j)
 {
     if (!j->target || !j->target->cost)
         return as_it_is(in, j);
+    in = remake_products(in, j);
     Fuse *f = fuse_open(in, j);
     Copy c = copy_begin(in, j);
     bool *waits = waiting(f);
