@@ -176,14 +176,18 @@ static bool detour(Fuse *f, int a, int b)
     return found;
 }
 
-/* Is the group one value that is made again for library calls alone? */
-static bool for_library(const Fuse *f, const Group *p)
+/* Is the group one value that has a moment of its own: made again, from what
+ * waits, for library calls alone; or a slice that is copied in time? */
+static bool alone(const Fuse *f, const Group *p)
 {
-    bool own = f->g->node[p->node.at[0]].again != NONE;
-    const List *to = &f->to[p->node.at[0]];
+    Ref r = p->node.at[0];
+    Ref from = f->large[r];
+    bool own = f->g->node[r].again != NONE
+        && (from == NONE || f->g->node[from].again == NONE);
+    const List *to = &f->to[r];
     for (uint32_t i = 0; i < to->n; i++)
         own &= f->kind[to->at[i]] == OWN;
-    return own && p->node.n == 1;
+    return p->node.n == 1 && (own || f->apart[r]);
 }
 
 static const char *unlike(const Fuse *f, const Group *a, const Group *b)
@@ -192,8 +196,8 @@ static const char *unlike(const Fuse *f, const Group *a, const Group *b)
     const Node *y = &f->g->node[b->node.at[0]];
     return x->segment != y->segment ? "they work in different segments"
          : x->loop != y->loop ? "they run in different turns"
-         : for_library(f, a) || for_library(f, b)
-         ? "what is made again is made right before its reader"
+         : alone(f, a) || alone(f, b)
+         ? "one is made when its memory wants it"
          : x->stage != y->stage ? "they are on different stages" : NULL;
 }
 

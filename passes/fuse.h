@@ -42,6 +42,8 @@ typedef struct Fuse {
     Kind *kind;                           /* by node */
     bool *kept, *read;                    /* set or returned; by any node */
     bool *again;                          /* free to later segments' readers */
+    bool *apart;                          /* a slice that is copied, so that
+                                             the rest of its operand may go */
     Ref *large;                           /* what it is met again from; NONE */
     Ref *call;                            /* product whose library call makes
                                              it with others; NONE */

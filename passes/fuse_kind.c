@@ -68,6 +68,33 @@ static void want(Fuse *f, Ref r, bool *by_dot, bool *in_memory)
     }
 }
 
+/* A value of which all readers take slices (the gradient of a concat) need not
+ * wait for the last of them: all but the slice that is read first are copied.
+ * `first[r]`: first reader of r. */
+static void find_apart(Fuse *f)
+{
+    const Graph *g = f->g;
+    Ref *first = alloc(f->arena, (g->n + 1) * sizeof *first);
+    Ref *slice = alloc(f->arena, (g->n + 1) * sizeof *slice);
+    bool *other = alloc(f->arena, g->n + 1);
+    mark_seen(g, f);
+    for (Ref r = g->n; r-- > 0;)
+        for (int i = 0; i < g->node[r].nin; i++) {
+            first[g->node[r].in[i]] = r;
+            other[g->node[r].in[i]] |= g->node[r].op != OP_slice;
+        }
+    for (Ref r = 0; r < g->n; r++) {
+        Ref x = g->node[r].nin ? g->node[r].in[0] : NONE;
+        if (g->node[r].op != OP_slice || g->node[r].segment != BACKWARD
+            || ops[g->node[x].op].leaf || other[x] || f->kept[x])
+            continue;
+        if (slice[x])
+            f->apart[first[r] < first[slice[x] - 1] ? slice[x] - 1 : r] = true;
+        if (!slice[x] || first[r] < first[slice[x] - 1])
+            slice[x] = r + 1;             /* the one that is read first */
+    }
+}
+
 /* From the last node to the first: what readers want of each value.  A free
  * node that somebody wants in memory is an ordinary one; a `move` that only
  * dots want may stay a view, which they read through strides.  What nobody
@@ -81,7 +108,7 @@ static void classify(Fuse *f)
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
         bool move = n->op == OP_move, own = fuse_alone(f, r);
-        bool bare = !own && costs_nothing(g, n);
+        bool bare = !own && !f->apart[r] && costs_nothing(g, n);
         in_memory[r] |= f->kept[r];
         f->kind[r] = own ? OWN
             : !f->kept[r] && !f->read[r] ? FREE
@@ -168,6 +195,7 @@ Fuse *fuse_new(const Graph *in, Job *j)
     f->map = alloc(a, n * sizeof *f->map);
     f->mark = alloc(a, n * sizeof *f->mark);
     f->again = alloc(a, n * sizeof *f->again);
+    f->apart = alloc(a, n * sizeof *f->apart);
     f->large = alloc(a, n * sizeof *f->large);
     f->call = alloc(a, n * sizeof *f->call);
     fuse_tails(f);
@@ -178,7 +206,8 @@ void fuse_sort(Fuse *f)
 {
     do {
         memset(f->read, 0, f->g->n * sizeof *f->read);
-        classify(f);
+        find_apart(f);
+    classify(f);
     } while (settle(f));
     fuse_again(f);
 }
