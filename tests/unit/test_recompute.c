@@ -13,8 +13,8 @@ static Arena *arena;
 /* h is the activation between two products; the backward pass wants it for
  * w2's gradient, and u, or y, for u's. */
 #define LAYER(of)                                                        \
-    "x = input : f32[64,128]\n"                                          \
-    "w1 = param : f32[128,256]\n"                                        \
+    "x = input : f32[64,512]\n"                                          \
+    "w1 = param : f32[512,256]\n"                                        \
     "w2 = param : f32[256,32]\n"                                         \
     "dy = input : f32[64,32]\n"                                          \
     "u = dot x, w1 \"bk,km->bm\" : f32[64,256] seg=forward\n"            \
@@ -23,7 +23,7 @@ static Arena *arena;
     "dw2 = dot h, dy \"bm,bn->mn\" : f32[256,32] seg=backward\n"         \
     "dh = dot dy, w2 \"bn,mn->bm\" : f32[64,256] seg=backward\n"         \
     "du = mul dh, " of " : f32[64,256] seg=backward\n"                   \
-    "dw1 = dot x, du \"bk,bm->km\" : f32[128,256] seg=backward\n"        \
+    "dw1 = dot x, du \"bk,bm->km\" : f32[512,256] seg=backward\n"        \
     "return y=y a=dw1 b=dw2\n"
 
 static Graph *made(const char *text, const Target *target)
@@ -57,6 +57,30 @@ static void an_activation_is_made_again_for_the_gradient(void **state)
     assert_string_equal(g->node[n->again].name, "h");
     assert_string_equal(operand(g, "dw2", 0), "h.again");
     assert_string_equal(operand(g, "y", 0), "h");
+}
+
+/* Scores over what waits take few flops for their bytes. */
+static void a_product_of_few_flops_is_made_again(void **state)
+{
+    (void)state;
+    Graph *g = made(
+        "q = input : f32[256,8]\nk = input : f32[256,8]\n"
+        "dy = input : f32[256,256]\n"
+        "s = dot q, k \"nd,md->nm\" : f32[256,256] seg=forward\n"
+        "p = sigmoid s : f32[256,256] seg=forward\n"
+        "y = move p \"nm->n\" : f32[256] seg=forward\n"
+        "ds = mul dy, s : f32[256,256] seg=backward\n"
+        "dq = dot ds, k \"nm,md->nd\" : f32[256,8] seg=backward\n"
+        "return y=y a=dq\n", target_find("host"));
+    assert_non_null(named(g, "s.again"));
+    assert_string_equal(operand(g, "ds", 1), "s.again");
+    assert_string_equal(operand(g, "p", 0), "s");
+}
+
+static void a_product_of_many_flops_waits(void **state)
+{
+    (void)state;
+    assert_null(named(made(LAYER("u"), target_find("host")), "u.again"));
 }
 
 static void nothing_is_kept_longer_for_it(void **state)
@@ -105,6 +129,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_activation_is_made_again_for_the_gradient),
+        cmocka_unit_test(a_product_of_few_flops_is_made_again),
+        cmocka_unit_test(a_product_of_many_flops_waits),
         cmocka_unit_test(nothing_is_kept_longer_for_it),
         cmocka_unit_test(without_a_target_nothing_happens),
         cmocka_unit_test(small_values_may_wait),
