@@ -204,10 +204,10 @@ Fuse *fuse_new(const Graph *in, Job *j)
 
 void fuse_sort(Fuse *f)
 {
+    find_apart(f);
     do {
         memset(f->read, 0, f->g->n * sizeof *f->read);
-        find_apart(f);
-    classify(f);
+        classify(f);
     } while (settle(f));
     fuse_again(f);
 }
