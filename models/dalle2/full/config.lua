@@ -2,8 +2,9 @@
 -- train_configs.py), read as they are: names of sections and keys, defaults.
 --
 -- A file is a whole configuration, { "prior": {..}, "data": {..}, .. }, or
--- the first section alone, with or without its name.  Sections about data and tracking are checked, and
--- only what a graph depends on is used: the batch, and the trainer's numbers.
+-- the first section alone, with or without its name.  Sections about data and
+-- tracking are checked, and only what a graph depends on is used: the batch,
+-- and the trainer's numbers.
 
 local options = require "dalle2.full.options"
 

@@ -144,8 +144,9 @@ local function centred(x)
   return d * nn.like(scale, back, x)
 end
 
--- x [..., k] with gain "g" (o.gain) and no bias.  stable=true: each row is divided by
--- its largest element first, sign and all, through which no gradient flows.
+-- x [..., k] with gain "g" (or o.gain) and no bias.  stable=true: each row is
+-- divided by its largest element first, sign and all, through which no
+-- gradient flows.
 function layers.gain_norm(name, x, o)
   return layers.within(name, function()
     local g = nn.weight(o and o.gain or "g", { x:dim(-1) }, nn.ones)
