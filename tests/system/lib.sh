@@ -80,3 +80,30 @@ cores_now() {
 }
 minus() { awk "BEGIN { printf \"%.2f\", $1 - $2 }"; }
 holds() { awk "BEGIN { exit !($1) }"; }
+
+# cases FILE OPTIONS...: of parity, in the root: the last line of dpc eval,
+# into said.
+cases() {
+    timeout -k 5 800 "$dpc" eval --host --cases "$@" > "$work/log" 2>&1
+    rc=$? said=$(tail -1 "$work/log")
+}
+# agree FILE: a claim for each of its cases.
+agree() {
+    cases "$1"
+    name=${1##*/}
+    case $said in
+    *' passed, '*) ;;
+    *) not_ok "$name" "exit $rc, $said"; return ;;
+    esac
+    n=${said%% *}
+    while [ "$n" -gt 0 ]; do
+        ok "$name: a case agrees"
+        n=$((n - 1))
+    done
+    while read -r first rest; do
+        case $first in
+        FAIL) not_ok "$name" "$rest" ;;
+        skip) skip "$name" "$rest" ;;
+        esac
+    done < "$work/log"
+}
