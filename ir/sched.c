@@ -95,7 +95,8 @@ Sched *sched_new(const Graph *g, Arena *a)
     return s;
 }
 
-static bool in_launch(const Launch *l, Ref r)
+/* Which of the launch's nodes r is; -1: none. */
+static int index_in(const Launch *l, Ref r)
 {
     int lo = 0, hi = l->n;
     while (lo < hi) {
@@ -105,7 +106,7 @@ static bool in_launch(const Launch *l, Ref r)
         else
             hi = mid;
     }
-    return lo < l->n && l->node[lo] == r;
+    return lo < l->n && l->node[lo] == r ? lo : -1;
 }
 
 static int add_once(Ref *out, int n, int max, Ref r)
@@ -133,26 +134,32 @@ int launch_inputs(const Graph *g, const Launch *l, Ref *out, int max)
     for (int i = 0; i < l->n; i++) {
         const Node *m = &g->node[l->node[i]];
         for (int k = 0; k < m->nin; k++)
-            if (!op_unread(m->op, k) && !in_launch(l, m->in[k]))
+            if (!op_unread(m->op, k) && index_in(l, m->in[k]) < 0)
                 n = add_once(out, n, max, m->in[k]);
     }
     return n;
 }
 
-/* A node's value leaves the launch when it has more readers than inside. */
+/* A node's value leaves the launch when it has more readers than inside.  They
+ * are counted at the end of `out`, which is long enough: what is written at its
+ * beginning never overtakes the counts that are still to be read. */
 int launch_outputs(const Graph *g, const Launch *l, const uint32_t *uses,
                    Ref *out, int max)
 {
-    int n = 0;
+    Ref *inside = out + (max - l->n);
+    int n = 0, at;
+    if (max < l->n)
+        die("a launch of more than %d operands", max);
+    memset(inside, 0, (size_t)l->n * sizeof *inside);
     for (int i = 0; i < l->n; i++) {
-        uint32_t inside = 0;
-        for (int k = i + 1; k < l->n && inside < uses[l->node[i]]; k++)
-            for (int m = 0; m < g->node[l->node[k]].nin; m++)
-                inside += g->node[l->node[k]].in[m] == l->node[i]
-                    && !op_unread(g->node[l->node[k]].op, m);
-        if (uses[l->node[i]] > inside)
-            n = add_once(out, n, max, l->node[i]);
+        const Node *m = &g->node[l->node[i]];
+        for (int k = 0; k < m->nin; k++)
+            if (!op_unread(m->op, k) && (at = index_in(l, m->in[k])) >= 0)
+                inside[at]++;
     }
+    for (int i = 0; i < l->n; i++)
+        if (uses[l->node[i]] > inside[i])
+            out[n++] = l->node[i];
     return n;
 }
 

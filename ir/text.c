@@ -26,23 +26,26 @@ static uint32_t hash(const char *s)
     return h;
 }
 
-static uint32_t place(const Names *t, const Graph *g, const char *name)
+static uint32_t place(const Names *t, const Graph *g, const char *name,
+                      uint32_t h)
 {
-    uint32_t i = hash(name) & (t->cap - 1);
-    while (t->at[i] != NONE && strcmp(g->node[t->at[i]].name, name) != 0)
+    uint32_t i = h & (t->cap - 1);
+    while (t->at[i] != NONE && (t->hash[i] != h
+           || strcmp(g->node[t->at[i]].name, name) != 0))
         i = (i + 1) & (t->cap - 1);
     return i;
 }
 
 Ref names_find(const Names *t, const Graph *g, const char *name)
 {
-    return t->cap ? t->at[place(t, g, name)] : NONE;
+    return t->cap ? t->at[place(t, g, name, hash(name))] : NONE;
 }
 
 static void empty(Names *t, Arena *a, uint32_t cap)
 {
     t->cap = cap;
     t->at = alloc(a, cap * sizeof *t->at);
+    t->hash = alloc(a, cap * sizeof *t->hash);
     memset(t->at, 0xff, cap * sizeof *t->at);         /* NONE */
 }
 
@@ -59,18 +62,21 @@ static void names_grow(Names *t, Arena *a, const Graph *g)
     Names old = *t;
     empty(t, a, old.cap ? old.cap * 2 : 64);
     for (uint32_t i = 0; i < old.cap; i++)
-        if (old.at[i] != NONE)
-            t->at[place(t, g, g->node[old.at[i]].name)] = old.at[i];
+        if (old.at[i] != NONE) {
+            uint32_t k = place(t, g, g->node[old.at[i]].name, old.hash[i]);
+            t->at[k] = old.at[i], t->hash[k] = old.hash[i];
+        }
 }
 
 bool names_add(Names *t, Arena *a, const Graph *g, Ref r)
 {
     if (2 * (t->n + 1) > t->cap)
         names_grow(t, a, g);
-    uint32_t i = place(t, g, g->node[r].name);
+    uint32_t h = hash(g->node[r].name);
+    uint32_t i = place(t, g, g->node[r].name, h);
     if (t->at[i] != NONE)
         return false;
-    t->at[i] = r;
+    t->at[i] = r, t->hash[i] = h;
     t->n++;
     return true;
 }

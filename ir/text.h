@@ -16,8 +16,9 @@ bool name_char(char c);
 /* The line that graph_print writes for a node, without its newline. */
 char *node_text(Arena *, const Graph *, Ref);
 
-/* Nodes by name: an open hash table. */
-typedef struct Names { Ref *at; uint32_t n, cap; } Names;
+/* Nodes by name: an open hash table, which keeps each name's hash, so that
+ * other names are seldom looked at. */
+typedef struct Names { Ref *at; uint32_t *hash, n, cap; } Names;
 Ref names_find(const Names *, const Graph *, const char *name);   /* NONE */
 /* Room for n of them in an empty table. */
 void names_reserve(Names *, Arena *, uint32_t n);
