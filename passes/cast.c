@@ -56,5 +56,7 @@ Graph *pass_cast(const Graph *in, Job *j)
             c.map[r] = narrow(&c, r, d);
         else
             copy_node(&c, r);
-    return graph_simplify(copy_end(&c), j);
+    Graph *g = copy_end(&c), *out = graph_simplify(g, j);
+    arena_drop(j->keep, g->node);
+    return out;
 }

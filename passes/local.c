@@ -153,7 +153,8 @@ Graph *pass_local(const Graph *in, Job *j)
                              j->plan && j->plan->exact);
         else
             copy_node(&c, r);
-    Graph *g = graph_simplify(copy_end(&c), j);
+    Graph *whole = copy_end(&c), *g = graph_simplify(whole, j);
+    arena_drop(j->keep, whole->node);
     label_loops(g);
     return g;
 }

@@ -410,5 +410,7 @@ Graph *pass_propagate(const Graph *in, Job *j)
         Type t = whole(g->node[r].type);
         graph_out(g, in->out[i].name, have_want(&p, r, &t));
     }
-    return graph_dce(g, j);
+    Graph *live = graph_dce(g, j);
+    arena_drop(j->keep, g->node);
+    return live;
 }
