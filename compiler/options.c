@@ -7,7 +7,7 @@
 
 #define ON(command) (1u << CMD_##command)
 #define PLAN (ON(compile) | ON(plan) | ON(sim) | ON(verify) | ON(print) | ON(opt) | ON(eval))
-#define MODEL (ON(compile) | ON(plan) | ON(sim) | ON(verify) | ON(check) | ON(print) | ON(eval))
+#define MODEL (ON(compile) | ON(weights) | ON(plan) | ON(sim) | ON(verify) | ON(check) | ON(print) | ON(eval))
 #define ALL ((1u << NCOMMAND) - 1)
 
 static const OptionInfo table[] = {

@@ -1,0 +1,211 @@
+/* cmd_weights.c -- dpc weights: tensors of a run, a checkpoint, a .safetensors
+ * file or a folder of them, as --init-from sees them.
+ *
+ *     ls PATH           names, types and sizes
+ *     map PATH MODEL    each param of a model, and the tensor it would take
+ *     diff PATH PATH    names that only one has, and how far the others part
+ *
+ * `diff` reads one tensor at a time: the relative L2 distance of each, the
+ * largest of all last. */
+#include "compiler/options.h"
+#include "runtime/source.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROOM = 1 << 20 };                  /* bytes read at once */
+
+/* The runtime's text has place and "error:" already. */
+_Noreturn static void fail(DpcStatus s)
+{
+    fprintf(stderr, "%s\n", dpc_last_error());
+    exit(dpc_exit_code(s));
+}
+
+/* A run means its latest checkpoint. */
+static const char *run_latest(const char *path, Arena *a)
+{
+    char name[64] = "";
+    FILE *f = fopen(fmt(a, "%s/ckpt/latest", path), "r");
+    if (!f)
+        return path;
+    if (!fgets(name, sizeof name, f))
+        name[0] = 0;
+    fclose(f);
+    name[strcspn(name, "\n")] = 0;
+    return fmt(a, "%s/ckpt/%s", path, name);
+}
+
+static DpcSource *source_open(const Options *o, int i)
+{
+    DpcSource *s;
+    DpcStatus e = dpc_source_open(run_latest(o->file[i], o->arena), &s);
+    if (e)
+        fail(e);
+    return s;
+}
+
+static const char *whole_type(Arena *a, const DpcWhole *w)
+{
+    Str s = { .arena = a };
+    str_add(&s, "%s[", dpc_safe_kind_name((DpcSafeKind)w->kind));
+    for (int i = 0; i < w->ndim; i++)
+        str_add(&s, "%s%lld", i ? "," : "", (long long)w->dim[i]);
+    str_add(&s, "]");
+    return s.p;
+}
+
+static int64_t whole_count(const DpcWhole *w)
+{
+    int64_t n = 1;
+    for (int i = 0; i < w->ndim; i++)
+        n *= w->dim[i];
+    return n;
+}
+
+static int weights_ls(const Options *o)
+{
+    DpcSource *s = source_open(o, 1);
+    int64_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        printf("%s : %s\n", s->whole[i].name,
+               whole_type(o->arena, &s->whole[i]));
+        n += whole_count(&s->whole[i]);
+    }
+    fprintf(stderr, "%u tensors, %lld numbers\n", s->n, (long long)n);
+    dpc_source_close(s);
+    return 0;
+}
+
+/* ---- map ---- */
+
+static bool same_shape(const DpcWhole *w, const Type *t)
+{
+    bool same = w->ndim == t->ndim;
+    for (int d = 0; same && d < t->ndim; d++)
+        same = w->dim[d] == t->dim[d];
+    return same;
+}
+
+/* True when the param has its tensor. */
+static bool map_print(const Options *o, const DpcSource *s, const Node *n)
+{
+    static const Mesh none;
+    const DpcWhole *w = dpc_source_find(s, n->name);
+    const char *near = w ? NULL : dpc_source_near(s, n->name);
+    const char *type = type_text(o->arena, &none, &n->type);
+    if (!w)
+        printf("%s : %s missing%s%s\n", n->name, type,
+               near ? "; nearest: " : "", near ? near : "");
+    else if (!same_shape(w, &n->type))
+        printf("%s : %s, but the tensor is %s\n", n->name, type,
+               whole_type(o->arena, w));
+    else
+        printf("%s : %s from %s\n", n->name, type,
+               whole_type(o->arena, w));
+    return w && same_shape(w, &n->type);
+}
+
+static int weights_map(const Options *o)
+{
+    Options model = *o;
+    model.file = o->file + 2, model.nfile = 1;
+    if (o->nfile < 3)
+        usage("weights map: PATH MODEL.lua is wanted");
+    DpcSource *s = source_open(o, 1);
+    const Graph *g = model_entry(model_open(&model), "init");
+    uint32_t params = 0, found = 0;
+    for (Ref r = 0; g && r < g->n; r++)
+        if (g->node[r].op == OP_param)
+            params++, found += map_print(o, s, &g->node[r]);
+    fprintf(stderr, "%u of %u params have a tensor; %u tensors\n", found,
+            params, s->n);
+    dpc_source_close(s);
+    return found == params ? 0 : 1;
+}
+
+/* ---- diff ---- */
+
+static float *whole_read(DpcSource *s, const DpcWhole *w, Arena *a)
+{
+    DpcBox all = dpc_box_whole(w->ndim, w->dim);
+    float *x = alloc(a, (size_t)(whole_count(w) + 1) * sizeof *x);
+    DpcStatus e = dpc_source_read(s, w, &all, w->dim, DPC_F32, x,
+                                  alloc(a, ROOM), ROOM);
+    if (e)
+        fail(e);
+    return x;
+}
+
+/* |a - b| / |a|, Euclidean. */
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        off += d * d, all += (double)a[i] * (double)a[i];
+    }
+    return off == 0 ? 0 : sqrt(off / (all > 0 ? all : 1));
+}
+
+/* The distance of a tensor of both; infinity where the sizes differ. */
+static double whole_diff(DpcSource *s, const DpcWhole *v, DpcSource *t,
+                         const DpcWhole *w, Arena *a)
+{
+    bool same = v->ndim == w->ndim;
+    for (int d = 0; same && d < v->ndim; d++)
+        same = v->dim[d] == w->dim[d];
+    if (!same) {
+        printf("%s : %s and %s\n", v->name, whole_type(a, v),
+               whole_type(a, w));
+        return INFINITY;
+    }
+    double d = distance(whole_read(s, v, a), whole_read(t, w, a),
+                        whole_count(v));
+    if (d > 0)
+        printf("%s : %s %.3g\n", v->name, whole_type(a, v), d);
+    return d;
+}
+
+static uint32_t only_in(const DpcSource *s, const DpcSource *t,
+                        const char *path)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!dpc_source_find(t, s->whole[i].name))
+            printf("%s : only in %s\n", s->whole[i].name, path), n++;
+    return n;
+}
+
+static int weights_diff(const Options *o)
+{
+    if (o->nfile < 3)
+        usage("weights diff: two paths are wanted");
+    DpcSource *s = source_open(o, 1), *t = source_open(o, 2);
+    uint32_t only = only_in(s, t, o->file[1]) + only_in(t, s, o->file[2]);
+    double most = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const DpcWhole *w = dpc_source_find(t, s->whole[i].name);
+        Arena *a = arena_new();
+        double d = w ? whole_diff(s, &s->whole[i], t, w, a) : 0;
+        most = d > most ? d : most;
+        arena_free(a);
+    }
+    printf("largest relative distance %.3g; %u names in one alone\n", most,
+           only);
+    dpc_source_close(s);
+    dpc_source_close(t);
+    return most > 0 || only ? 6 : 0;
+}
+
+int cmd_weights(const Options *o)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(const Options *);
+    } what[] = { { "ls", weights_ls }, { "map", weights_map },
+                 { "diff", weights_diff } };
+    for (int i = 0; i < COUNT(what); i++)
+        if (strcmp(o->file[0], what[i].name) == 0)
+            return what[i].fn(o);
+    usage("weights: \"%s\" is not one of ls, map, diff", o->file[0]);
+}
