@@ -2,16 +2,19 @@
  *
  * A fused kernel shows what it stores, not what it computed on the way.  So
  * beside it goes a second function of the same values in the same loops, plain
- * and without stores, in which each value that is not finite carries a blame:
- * the number of the operation that made it of finite operands.  Where a value
- * would be stored, its blame is reported.  Only the hunt calls it
- * (runtime/hunt.c), before the kernel, because outputs may lie over inputs.
- * Nothing is optimised: it must be quick to compile.
+ * and without stores.  Where what is stored or folded is not finite, the
+ * values in scope go to dpc_trace with a table of who is made of whom; it
+ * gives each of them a blame: the number of the operation that made it of
+ * finite operands.  The blame of what would be stored is reported; that of a
+ * fold is kept while it grows.  Only the hunt calls it (runtime/hunt.c),
+ * before the kernel, because outputs may lie over inputs.  It must be quick
+ * to compile: nothing is optimised, and the text of a value is its line.
  *
  * Blame, not the first bad value: where(x > 0, log(x), 0) may have a NaN on
  * its way that nobody ever sees. */
 #include "codegen/host.h"
 #include "codegen/watch.h"
+#include "runtime/dpc_rt.h"
 #include <math.h>
 
 const char watch_flags[] = "-O0";
@@ -76,66 +79,122 @@ static void numbers_give(Watch *w)
 
 /* ---- values ---- */
 
-/* "v3, w3": an operand and its blame, if it is bad; what comes from memory is
- * nobody's here, and numbers of the text are no mistake. */
-static void operand(Watch *w, int v)
+static bool whole(const Value *v)
 {
-    const Value *x = v < 0 ? NULL : &w->k->value[v];
-    bool whole = x && (x->dtype == I32 || x->dtype == U8);
-    bool load = x && !whole && x->kind == VAL_LOAD;
-    bool made = x && !whole && (x->kind == VAL_EXPR || x->kind == VAL_PICK
-                                || x->kind == VAL_FOLD);
-    text_add(&w->text, v < 0 ? ", 0, 0" : load ? ", v%d, DPC_OUTSIDE"
-             : made ? ", v%d, w%d" : ", v%d, 0", v, v);
+    return v->dtype == I32 || v->dtype == U8;
 }
 
-/* The own number, in the list's member c. */
-static void own(Watch *w, int v)
+/* Rows of dpc_trace: what comes from memory is nobody's here, and numbers of
+ * the text are no mistake. */
+static void made(Watch *w)
 {
-    if (w->k->list)
-        text_add(&w->text, "%d + (int)c * %d", w->number[v], w->n);
-    else
-        text_add(&w->text, "%d", w->number[v]);
+    const Kernel *k = w->k;
+    text_add(&w->text, "static const DpcMade @_made[] = {\n");
+    for (int v = 0; v < k->nvalue; v++) {
+        const Value *x = &k->value[v];
+        bool expr = x->kind == VAL_EXPR || x->kind == VAL_PICK;
+        int kind = whole(x) ? DPC_NOBODY : expr ? DPC_MADE
+                 : x->kind == VAL_LOAD ? DPC_LOADED
+                 : x->kind == VAL_FOLD ? DPC_FOLDED : DPC_NOBODY;
+        text_add(&w->text, "{%d,%d", kind, w->number[v]);
+        for (int i = 0; kind == DPC_MADE && i < x->narg; i++) {
+            if (x->arg[i] >= v)
+                die("value %d is made of value %d", v, x->arg[i]);
+            text_add(&w->text, ",%d", x->arg[i] + 1);
+        }
+        text_add(&w->text, "},\n");
+    }
+    text_add(&w->text, "};\n");
 }
 
-static void blame(Watch *w, int v, int depth)
+/* Blames begin as nobody's; those of folds are kept between points. */
+static void blames_begin(Watch *w)
 {
-    const Value *x = &w->k->value[v];
-    Text *t = &w->text;
-    if (x->kind != VAL_EXPR && x->kind != VAL_PICK)
-        return;
-    if (x->dtype == I32 || x->dtype == U8)
-        return;
-    text_indent(t, depth);
-    text_add(t, "const int w%d = v%d - v%d == 0 ? 0 : dpc_blame(", v, v, v);
-    own(w, v);
-    text_add(t, ", v%d", v);
-    for (int i = 0; i < 3; i++)
-        operand(w, i < x->narg ? x->arg[i] : -1);
-    text_add(t, ");\n");
+    text_add(&w->text, "    int w[%d] = {0};\n", w->k->nvalue);
 }
 
-static void values(Watch *w, const int *list, int n, int depth)
+/* Added to the numbers in the list's member c. */
+static const char *shift(const Watch *w)
+{
+    return w->k->list ? fmt(w->k->arena, "(int)c * %d", w->n) : "0";
+}
+
+/* "[3] = v3, ": those of a list that may be no number. */
+static void in_scope(Watch *w, const int *list, int n)
 {
     for (int i = 0; i < n; i++) {
-        text_values(&w->text, w->k, &list[i], 1, depth);
-        blame(w, list[i], depth);
+        const Value *x = &w->k->value[list[i]];
+        bool finite = whole(x) || x->kind == VAL_INDEX
+                   || (x->kind == VAL_CONST && isfinite(x->num));
+        if (!finite)
+            text_add(&w->text, "[%d] = v%d, ", list[i], list[i]);
     }
 }
 
-static void stores(Watch *w, const int *list, int n, int depth)
+typedef struct Point {                    /* what a place of the text has */
+    const Loop *loop;                     /* NULL: behind the loops */
+    const int *store;                     /* numbers of stores */
+    int nstore, depth;
+} Point;
+
+/* The folds of the loops before it. */
+static void folds_in_scope(Watch *w, const Loop *end)
 {
-    for (int i = 0; i < n; i++) {
-        int v = w->k->store[list[i]].value;
-        DType d = w->k->value[v].dtype;
-        if (d == I32 || d == U8)
-            continue;
-        text_indent(&w->text, depth);
-        text_add(&w->text, "if (v%d - v%d != 0)\n", v, v);
-        text_indent(&w->text, depth + 1);
-        text_add(&w->text, "dpc_see(seen");
-        operand(w, v);
-        text_add(&w->text, ");\n");
+    for (int i = 0; i < w->k->nloop && &w->k->loop[i] != end; i++)
+        in_scope(w, w->k->loop[i].fold, w->k->loop[i].nfold);
+}
+
+/* "v3 - v3 != 0 || v5 - v5 != 0": what leaves the point; false: nothing. */
+static bool leaving(Watch *w, const Point *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->nstore; i++) {
+        int v = w->k->store[p->store[i]].value;
+        if (!whole(&w->k->value[v]))
+            text_add(&w->text, "%sv%d - v%d != 0", n++ ? " || " : "", v, v);
+    }
+    for (int i = 0; p->loop && i < p->loop->nfold; i++) {
+        int v = w->k->value[p->loop->fold[i]].arg[0];
+        text_add(&w->text, "%sv%d - v%d != 0", n++ ? " || " : "", v, v);
+    }
+    return n > 0;
+}
+
+/* Gives the values of a point their blames, if one that leaves it is bad. */
+static void trace(Watch *w, const Point *p)
+{
+    const Kernel *k = w->k;
+    Text *t = &w->text;
+    uint32_t was = t->n;
+    text_indent(t, p->depth);
+    text_add(t, "if (");
+    if (!leaving(w, p)) {
+        t->n = was;
+        return;
+    }
+    text_add(t, ") {\n");
+    text_indent(t, p->depth + 1);
+    text_add(t, "const float x[%d] = { ", k->nvalue);
+    in_scope(w, k->top, k->ntop);
+    folds_in_scope(w, p->loop);
+    if (p->loop) {
+        in_scope(w, p->loop->pre, p->loop->npre);
+        in_scope(w, p->loop->value, p->loop->nvalue);
+    } else
+        in_scope(w, k->tail, k->ntail);
+    text_add(t, "};\n");
+    text_line(t, p->depth + 1, "dpc_trace(@_made, %d, %s, x, w);", k->nvalue,
+              shift(w));
+    text_line(t, p->depth, "}");
+}
+
+static void stores(Watch *w, const Point *p)
+{
+    for (int i = 0; i < p->nstore; i++) {
+        int v = w->k->store[p->store[i]].value;
+        if (!whole(&w->k->value[v]))
+            text_line(&w->text, p->depth, "if (v%d - v%d != 0) "
+                      "dpc_see(seen, v%d, w[%d]);", v, v, v, v);
     }
 }
 
@@ -145,7 +204,7 @@ static void folds_begin(Watch *w, const Loop *l, int depth)
 {
     for (int i = 0; i < l->nfold; i++) {
         text_indent(&w->text, depth);
-        text_add(&w->text, "float v%d = %s; int w%d = 0;\n", l->fold[i],
+        text_add(&w->text, "float v%d = %s; w[%d] = 0;\n", l->fold[i],
                  text_identity(&w->k->value[l->fold[i]]), l->fold[i]);
     }
 }
@@ -162,30 +221,39 @@ static void folds(Watch *w, const Loop *l, int depth)
         text_add(t, "{ const float was = v%d; ", v);
         text_fold(t, &w->k->value[v], acc, x);
         text_indent(t, depth);
-        text_add(t, "  w%d = v%d - v%d == 0 ? 0 : dpc_blame(", v, v, v);
-        own(w, v);
-        text_add(t, ", v%d, was, w%d", v, v);
-        operand(w, from);
-        text_add(t, ", 0, 0); }\n");
+        text_add(t, "  w[%d] = v%d - v%d == 0 ? 0 : dpc_blame(%d + %s, v%d, "
+                 "was, w[%d], v%d, w[%d], 0, 0); }\n", v, v, v, w->number[v],
+                 shift(w), v, v, from, from);
     }
 }
 
 static void loop(Watch *w, const Loop *l, int depth)
 {
     int at[KATOM], n = host_places(w->k, l->atoms, at), in = depth;
-    values(w, l->pre, l->npre, depth);
+    text_values(&w->text, w->k, l->pre, l->npre, depth);
     folds_begin(w, l, depth);
     for (int i = 0; i < n; i++) {
         host_loop(&w->text, w->k, at[i], in++);
         text_add(&w->text, " {\n");
     }
-    values(w, l->value, l->nvalue, in);
+    Point p = { l, l->store, l->nstore, in };
+    text_values(&w->text, w->k, l->value, l->nvalue, in);
+    trace(w, &p);
     folds(w, l, in);
-    stores(w, l->store, l->nstore, in);
+    stores(w, &p);
     while (in-- > depth) {
         text_indent(&w->text, in);
         text_add(&w->text, "}\n");
     }
+}
+
+static void tail(Watch *w, int depth)
+{
+    const Kernel *k = w->k;
+    Point p = { NULL, k->tail_store, k->ntail_store, depth };
+    text_values(&w->text, k, k->tail, k->ntail, depth);
+    trace(w, &p);
+    stores(w, &p);
 }
 
 static void nest(Watch *w)
@@ -193,15 +261,15 @@ static void nest(Watch *w)
     const Kernel *k = w->k;
     int at[KATOM], n = host_places(k, k->outer, at);
     text_buffers(&w->text, k);
-    values(w, k->top, k->ntop, 1);
+    blames_begin(w);
+    text_values(&w->text, k, k->top, k->ntop, 1);
     for (int i = 0; i < n; i++) {
         host_loop(&w->text, k, at[i], 1 + i);
         text_add(&w->text, " {\n");
     }
     for (int i = 0; i < k->nloop; i++)
         loop(w, &k->loop[i], 1 + n);
-    values(w, k->tail, k->ntail, 1 + n);
-    stores(w, k->tail_store, k->ntail_store, 1 + n);
+    tail(w, 1 + n);
     while (n-- > 0)
         text_add(&w->text, "}\n");
 }
@@ -209,14 +277,14 @@ static void nest(Watch *w)
 static void list(Watch *w)
 {
     const Kernel *k = w->k;
+    blames_begin(w);
     text_add(&w->text, "    const long *n = DPC_ENV.pos + 1, "
              "count = DPC_ENV.pos[0];\n"
              "    for (long c = 0; c < count; c++) {\n");
     host_flat_member(&w->text, k);
-    values(w, k->top, k->ntop, 2);
+    text_values(&w->text, k, k->top, k->ntop, 2);
     text_add(&w->text, "        for (long i0 = 0; i0 < n[c]; i0++) {\n");
-    values(w, k->tail, k->ntail, 3);
-    stores(w, k->tail_store, k->ntail_store, 3);
+    tail(w, 3);
     text_add(&w->text, "        }\n    }\n");
 }
 
@@ -227,6 +295,7 @@ char *watch_text(Arena *a, const Kernel *given, const char *name)
     Watch w = { .k = &k, .text.arena = a };
     numbers_give(&w);
     text_tables(&w.text, &k);
+    made(&w);
     text_add(&w.text, "void @(void *const *p, const DpcEnv *env, DpcSeen "
              "*seen)\n{\n");
     (k.list ? list : nest)(&w);

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 4
+#define DPC_ABI 5
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
 
 /* ---- 1. tables ---- */
@@ -113,6 +113,12 @@ typedef struct DpcSeen { int32_t nan, inf; } DpcSeen;
 /* The same loops as a kernel's, without stores; it is called before. */
 typedef void DpcWatchFn(void *const *p, const DpcEnv *env, DpcSeen *seen);
 enum { DPC_OUTSIDE = INT32_MIN };         /* read from memory as it is */
+enum { DPC_NOBODY, DPC_LOADED, DPC_MADE, DPC_FOLDED };
+/* How a value of a watched kernel came to be. */
+typedef struct DpcMade {
+    int16_t kind, own;                    /* its number, 0: cannot be blamed */
+    int16_t arg[3];                       /* MADE: place of a value + 1, or 0 */
+} DpcMade;
 
 /* c[batch, m, n] (+)= sum over k of a[batch, m, k] * b[batch, k, n];
  * strides in elements, any of them may be 0 (broadcast) but c's.  Sums are
@@ -260,6 +266,10 @@ DpcStatus dpc_fail(DpcStatus s, const char *f, ...)
 int32_t dpc_blame(int32_t own, float value, float a, int32_t blame_a, float b,
                   int32_t blame_b, float c, int32_t blame_c);
 void dpc_see(DpcSeen *, float value, int32_t blame);
+/* The blames w of n values x of one point; what is made of others stands
+ * behind them.  Those of folds stay. */
+void dpc_trace(const DpcMade *, int n, int32_t shift, const float *x,
+               int32_t *w);
 
 /* Every binary has an option of that name, which a scalar would not reach;
  * not so `steps` and `seed`, which are both. */

@@ -55,6 +55,24 @@ int32_t dpc_blame(int32_t own, float value, float a, int32_t blame_a, float b,
     return 2 * own + 1;
 }
 
+void dpc_trace(const DpcMade *made, int n, int32_t shift, const float *x,
+               int32_t *w)
+{
+    for (int v = 0; v < n; v++) {
+        const DpcMade *m = &made[v];
+        float a[3] = {0};
+        int32_t blame[3] = {0};
+        for (int i = 0; i < 3; i++)
+            if (m->arg[i])
+                a[i] = x[m->arg[i] - 1], blame[i] = w[m->arg[i] - 1];
+        if (m->kind == DPC_LOADED)
+            w[v] = DPC_OUTSIDE;
+        else if (m->kind == DPC_MADE)
+            w[v] = isfinite(x[v]) ? 0 : dpc_blame(m->own + shift, x[v], a[0],
+                       blame[0], a[1], blame[1], a[2], blame[2]);
+    }
+}
+
 void dpc_see(DpcSeen *s, float value, int32_t blame)
 {
     int32_t *first = isnan(value) ? &s->nan : &s->inf;

@@ -7,6 +7,8 @@ static const char prelude[] =
     "#include \"runtime/dpc_rt.h\"\n"
     "int (*test_blame)(int, float, float, int, float, int, float, int);\n"
     "void (*test_see)(DpcSeen *, float, int);\n"
+    "void (*test_trace)(const DpcMade *, int, int, const float *, int *);\n"
+    "#define dpc_trace test_trace\n"
     "#define dpc_blame test_blame\n"
     "#define dpc_see test_see\n";
 
@@ -18,6 +20,9 @@ static void *watch_compile(const char *text)
     int32_t (*blame)(int32_t, float, float, int32_t, float, int32_t, float,
                      int32_t) = dpc_blame;
     void (*see)(DpcSeen *, float, int32_t) = dpc_see;
+    void (*trace)(const DpcMade *, int, int32_t, const float *, int32_t *) =
+        dpc_trace;
+    memcpy(dlsym(lib, "test_trace"), &trace, sizeof trace);
     memcpy(dlsym(lib, "test_blame"), &blame, sizeof blame);
     memcpy(dlsym(lib, "test_see"), &see, sizeof see);
     return lib;
