@@ -6,8 +6,7 @@
  * joins the groups of its operands, best gain first, while
  * cost(A) + cost(B) - cost(A and B) is positive by the target's seconds;
  * then groups that read one value do.  A merged group has to stay convex: no
- * path out of it and back, or its launch would wait for itself.  That is a
- * search over groups bounded by their first and last nodes.
+ * path out of it and back, or its launch would wait for itself (fuse_path.c).
  *
  * Costs are asked about small graphs made of a group and its operands, so a
  * question does not depend on the size of the model. */
@@ -15,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { GROUP = 48, VISIT = 4000, SIBLINGS = 6 };
+enum { GROUP = 48, SIBLINGS = 6 };
 
 /* ---- edges, seen through free nodes and views ---- */
 
@@ -84,10 +83,11 @@ static void groups_begin(Fuse *f)
 {
     for (Ref r = 0; r < f->g->n; r++) {
         Group *p = &f->group[r];
-        p->same = (int)r, p->lo = p->hi = r;
+        p->same = (int)r;
         list_add(f->arena, &p->node, r);
         p->cost = -1;
     }
+    fuse_line_up(f);
 }
 
 static double cost_of(Fuse *f, int i)
@@ -106,74 +106,6 @@ static List merged(Fuse *f, int a, int b)
         list_add(f->arena, &all, k == y->n || (i < x->n && x->at[i] < y->at[k])
                  ? x->at[i++] : y->at[k++]);
     return all;
-}
-
-/* A search from one group towards another, along edges or against them. */
-typedef struct Way {
-    List stack, *edge;                    /* edge: f->to or f->from */
-    int from, goal;
-    uint32_t stamp, met;                  /* of this one, of the other one */
-} Way;
-
-static Segment segment_of(const Fuse *f, int group)
-{
-    return f->g->node[f->group[group].node.at[0]].segment;
-}
-
-/* May a way lead through group q?  The update is read by the update alone;
- * and forwards, operands come first.  Backwards that is no bound: a group of
- * early and late nodes leads from late groups to early ones. */
-static bool between(const Fuse *f, const Way *w, int q)
-{
-    if (segment_of(f, w->from) == UPDATE && segment_of(f, q) != UPDATE)
-        return false;
-    return w->edge != f->to || f->group[q].lo < f->group[w->goal].hi;
-}
-
-/* Looks around one group; true: there is a way. */
-static bool look(Fuse *f, Way *w, int *visits)
-{
-    int at = (int)w->stack.at[--w->stack.n];
-    const List *node = &f->group[at].node;
-    for (uint32_t i = 0; i < node->n; i++) {
-        const List *next = &w->edge[node->at[i]];
-        for (uint32_t k = 0; k < next->n; k++) {
-            int q = fuse_group(f, next->at[k]);
-            if (q == w->goal && at != w->from)
-                return true;
-            if (q == w->from || q == w->goal || f->seen[q] == w->stamp
-                || !between(f, w, q))
-                continue;
-            if (f->seen[q] == w->met)
-                return true;
-            f->seen[q] = w->stamp;
-            list_add(f->arena, &w->stack, (Ref)q);
-            ++*visits;
-        }
-    }
-    return false;
-}
-
-/* Is there a way from group a to group b through a third one?  Searched from
- * both ends in turn, from b first, until one of them has nowhere to go: a
- * value that many read has few operands. */
-static bool detour(Fuse *f, int a, int b)
-{
-    Way w[2] = {
-        { f->stack[0], f->to, a, b, f->stamp + 1, f->stamp + 2 },
-        { f->stack[1], f->from, b, a, f->stamp + 2, f->stamp + 1 },
-    };
-    int visits = 0;
-    bool found = false;
-    f->stamp += 2;
-    for (int k = 0; k < 2; k++) {
-        w[k].stack.n = 0;
-        list_add(f->arena, &w[k].stack, (Ref)w[k].from);
-    }
-    for (int k = 1; !found && w[0].stack.n && w[1].stack.n; k = !k)
-        found = look(f, &w[k], &visits) || visits > VISIT;
-    f->stack[0] = w[0].stack, f->stack[1] = w[1].stack;
-    return found;
 }
 
 /* Is the group one value that has a moment of its own: made again, from what
@@ -215,11 +147,9 @@ static const char *try_merge(Fuse *f, int a, int b)
     double one = fuse_cost(f, &all, &why);
     if (!(one < apart))
         return why ? why : "it would not be faster";
-    if (detour(f, a, b) || detour(f, b, a))
+    if (!fuse_join(f, a, b))
         return "a path leads out of the kernel and back";
-    y->same = a;
     x->node = all;
-    x->lo = all.at[0], x->hi = all.at[all.n - 1];
     x->cost = one;
     return NULL;
 }

@@ -20,11 +20,16 @@ static inline void list_add(Arena *a, List *l, Ref r)
 
 typedef struct Group {
     int same;                             /* the group that it became part of */
-    Ref lo, hi;                           /* first and last node */
     List node;                            /* ascending */
     double cost;                          /* seconds; -1 not asked yet */
     const char *why;
 } Group;
+
+typedef struct Place {                    /* of a group in the line of all */
+    uint64_t at;                          /* ascending */
+    int before, after;                    /* its neighbours */
+} Place;
+typedef struct Move { uint64_t at; int group; } Move;
 
 typedef struct Miss { Ref from, to; const char *why; } Miss;
 
@@ -50,7 +55,10 @@ typedef struct Fuse {
     List *from, *to;                      /* by node: through free nodes */
     Group *group;                         /* by node */
     uint32_t *seen, stamp;                /* by group: of a search */
-    List stack[2];                        /* of searches, from both ends */
+    Place *place;                         /* by group: operands come first */
+    List met[2];                          /* of a search, from both ends */
+    Move *move;                           /* those that change places */
+    uint32_t movecap;
     Ref *map;                             /* by node: place in a small graph, */
     uint32_t *mark, question;             /* of that question */
     Price *price;                         /* open hash table */
@@ -60,6 +68,11 @@ typedef struct Fuse {
 } Fuse;
 
 int fuse_group(Fuse *, Ref);
+/* Groups of one node stand in the order of the graph: before fuse_join. */
+void fuse_line_up(Fuse *);
+/* Group b becomes part of group a, but for its list of nodes; false, and
+ * nothing is changed, when a path leads out of both together and back. */
+bool fuse_join(Fuse *, int a, int b);
 /* Does the node sum, or take a maximum, over a letter? */
 bool fuse_folds(const Graph *, const Node *);
 /* Seconds of these nodes, and the free ones that they read, as one kernel. */
