@@ -26,13 +26,18 @@ plan() {
             --save-every 1 --keep 0 --quiet --out "$out" "$@"
 }
 
-# farthest RUN RUN COLUMN: over all steps; how far, whose, at which step.
-farthest() {
+# apart RUN RUN: lines of "tensor whose, of its kind whose, step" in far.
+apart() {
     for i in $(seq $steps); do
         s=$(printf 'ckpt/step-%08d' "$i")
         echo "$("$tool" apart "$1/$s" "$2/$s") $i"
-    done | awk -v c="$3" '!($c + 0 <= most) { most = $c + 0; who = $(c + 1)
-        step = $5 } END { print most + 0, who, step, NR }'
+    done > far
+}
+
+# farthest COLUMN: over all steps; how far, whose, at which step.
+farthest() {
+    awk -v c="$1" '!($c + 0 <= most) { most = $c + 0; who = $(c + 1)
+        step = $5 } END { print most + 0, who, step, NR }' far
 }
 
 # within NAME BOUND VALUE...
@@ -51,7 +56,8 @@ forced() {
         if ! plan "$m" "${p%x*}" "${p#*x}" "$one-$p" --teacher "$one"; then
             not_ok "$name" "exit $rc"; continue
         fi
-        own=$(farthest "$one" "$one-$p" 1) all=$(farthest "$one" "$one-$p" 3)
+        apart "$one" "$one-$p"
+        own=$(farthest 1) all=$(farthest 3)
         note "$name: $own; of its kind $all"
         within "$name: tensors" "$bound" $own
         within "$name: what cancels" "$bound" $all
