@@ -72,6 +72,24 @@ static void inputs_push(lua_State *L, const Case *c)
     }
 }
 
+/* Tell of inputs that no node reads: an option may have made one needless,
+ * or its name is wrong. */
+static void inputs_told(lua_State *L, const Case *c)
+{
+    const Graph *g = front_of(L)->g;
+    uint32_t *uses = graph_uses(g, front_of(L)->a);
+    for (uint32_t i = 0; i < c->ninput; i++) {
+        bool shape = false;               /* is its shape read? */
+        Ref r = graph_leaf(g, c->input[i].name);
+        for (Ref k = r; !uses[r] && k < g->n; k++)
+            for (int m = 0; m < g->node[k].nin; m++)
+                shape |= g->node[k].in[m] == r;
+        if (!uses[r] && !shape)
+            fprintf(stderr, "%s: note: case \"%s\": nothing reads input "
+                    "\"%s\"\n", c->loc, c->name, c->input[i].name);
+    }
+}
+
 /* Model at 2, case at 3: call the part, its results become outs. */
 static void part_call(lua_State *L, Tracing *t)
 {
@@ -88,6 +106,7 @@ static void part_call(lua_State *L, Tracing *t)
                 "values is wanted", t->c->name, t->c->part,
                 luaL_typename(L, -1));
     outs_read(L, t->c->part);
+    inputs_told(L, t->c);
 }
 
 /* ---- what is appended ---- */

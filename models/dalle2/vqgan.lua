@@ -20,8 +20,8 @@ local batch = dpc.option("batch", 16, "pictures a step")
 
 local function read()
   local n = v.o.image_size
-  return dpc.input("image", { batch, v.o.channels, n, n }, "u8"):cast("f32")
-      / 255
+  local x = dpc.input("image", { batch, n, n, v.o.channels }, "u8")
+  return (x:cast("f32") / 255):move("bhwc->bchw")          -- [b, c, n, n]
 end
 
 -- Parameters of the discriminator, and the others.

@@ -30,8 +30,9 @@ end
 
 local function read(u)
   local text = dpc.input("text", { u.batch, u.reader:max_text_len() }, "i32")
-  local dims = { u.batch, u.reader:channels(), u.size, u.size }
-  return text, dpc.input("image", dims, "u8"):cast("f32") / 255
+  local dims = { u.batch, u.size, u.size, u.reader:channels() }
+  local image = dpc.input("image", dims, "u8"):cast("f32") / 255
+  return text, image:move("bhwc->bchw")                    -- [b, c, h, w]
 end
 
 -- Of u.batch pairs: the loss of telling them apart.

@@ -53,9 +53,11 @@ end
 
 ---- what is read ----
 
+-- Pictures as readers give them, u8 [b, h, w, c], as f32 [b, c, h, w].
 local function image(u)
-  local dims = { u.batch, u.decoder.o.channels, u.size, u.size }
-  return dpc.input("image", dims, "u8"):cast("f32") / 255
+  local dims = { u.batch, u.size, u.size, u.decoder.o.channels }
+  local x = dpc.input("image", dims, "u8"):cast("f32") / 255
+  return x:move("bhwc->bchw")
 end
 
 -- Length and width of text encodings.
