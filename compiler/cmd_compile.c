@@ -260,6 +260,7 @@ void model_compile(const Options *o, const Model *m)
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");
     job.print_after = o->after;
+    job.once = true;
     UnitOptions u = unit_options(o, m, &job, emit);
     size_t n = 0;
     bool cached = u.out && u.cache;

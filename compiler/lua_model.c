@@ -63,11 +63,14 @@ static void plain_check(lua_State *L, const char *what, const char *s)
 
 /* ---- entries ---- */
 
+enum { ROOM = 1 << 17 };                  /* nodes; untouched it costs nothing */
+
 void entry_begin(lua_State *L, const char *name)
 {
     static const Mesh one;
     Front *f = front_of(L);
     f->g = graph_new(f->a, &one);
+    GROW(f->a, f->g->node, ROOM - 1, f->g->ncap);
     f->g->entry = name;
     f->scope = "";
     leaf_entry(L);

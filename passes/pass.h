@@ -41,6 +41,8 @@ typedef struct Job {
                   const Graph *after);
     void *check_arg;
     bool look_back;                       /* check keeps the graphs it sees */
+    bool once;                            /* nobody reads the first graph's
+                                             nodes again */
 } Job;
 
 typedef Graph *PassFn(const Graph *in, Job *);

@@ -190,6 +190,7 @@ static bool worth(const Graph *in, Job *j, Halves *h)
         h[r].ok = h[r].ok && company(f, first[r], half);
         any |= h[r].ok;
     }
+    arena_drop(j->keep, all->node);
     return any;
 }
 

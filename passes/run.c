@@ -79,7 +79,7 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
 
 Graph *run_passes(const char *list, const Graph *g, Job *j)
 {
-    bool on = !j->start_from, ours = false;
+    bool on = !j->start_from, ours = j->once;
     for (int i = 0; i < npass; i++) {
         const PassInfo *p = &passes[i];
         if (!on && strcmp(p->name, j->start_from) == 0)
