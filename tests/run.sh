@@ -12,17 +12,66 @@
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
 # SUITE=NAME runs the like of tests/NAME instead of all these.
+# Programs and shell tests run JOBS (cores) at a time, each in a process that
+# is this file again, --job; what one says is printed when it ends.
 # Time limits are for what hangs, on a machine that ten others use.
 # A test of which something is missing is skipped, with the reason.  The last
 # column is seconds of cores, children included, which load does not change.
 set -u
 BUILD=${BUILD:-build} bless=0
+
+# Seconds of cores of all children, of what `times` wrote.
+spent() {
+    awk 'NR == 2 { gsub("s", ""); for (i = 1; i < 3; i++) {
+        split($i, t, "m"); n += 60 * t[1] + t[2] } printf "%.1f", n }' "$1"
+}
+sum() { awk "/^ [0-9]+ $1 TEST/ { n += \$1 } END { print n + 0 }" "$2"; }
+
+# unit SOURCE OUT: sets good, bad, skipped; prints what failed.
+unit() {
+    prog=$BUILD/tests/unit/$(basename "$1" .c)
+    if [ ! -x "$prog" ]; then
+        echo "FAIL $name: does not build"; bad=1 good=0 skipped=0; return
+    fi
+    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout 900 "$prog" > "$2" 2>&1
+    rc=$?
+    good=$(grep -c '^\[ *OK *\]' "$2")
+    bad=$(sum FAILED "$2") skipped=$(sum SKIPPED "$2")
+    [ $rc -ne 0 ] && [ "$bad" = 0 ] && bad=1
+    [ $rc -ne 0 ] && { echo "FAIL $name (exit $rc)"; tail -25 "$2"; }
+}
+
+# shell SCRIPT OUT: the same.
+shell() {
+    timeout 3000 sh "$1" > "$2" 2>&1
+    rc=$?
+    grep -A9 '^not ok ' "$2" | sed 's/^not ok /FAIL /'
+    grep '^skip ' "$2"
+    good=$(grep -c '^ok ' "$2") bad=$(grep -c '^not ok ' "$2")
+    skipped=$(grep -c '^skip ' "$2")
+    [ $rc -ne 0 ] && { echo "FAIL $name (exit $rc)"; bad=$((bad + 1)); }
+}
+
+# job FILE: one test, its line, and its three counts for the sum.
+job() {
+    name=$(basename "$(dirname "$1")")/$(basename "${1%.*}")
+    out=$DPC_TEST_TMP/$(echo "$name" | tr / -).out
+    case $1 in *.c) unit "$1" "$out" ;; *) shell "$1" "$out" ;; esac \
+        > "$out.said"
+    times > "$out.times"
+    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "$name" "$good" \
+        "$bad" "$skipped" "$(spent "$out.times")" >> "$out.said"
+    cat "$out.said"
+    echo "$good $bad $skipped" > "$out.counts"
+}
+test "${1:-}" = --job && { job "$2"; exit 0; }
+
 test "${1:-}" = --bless && { bless=1; shift; }
 filter=${1:-} pass=0 fail=0 skip=0
 log=$BUILD/test.log
 tmp=$(mktemp -d) || exit 5
 trap 'rm -rf "$tmp"' EXIT
-export DPC_HOME="$PWD"
+export DPC_HOME="$PWD" BUILD
 export DPC_TEST_TMP="$tmp" TMPDIR="$tmp" NO_COLOR=1 DPC_BUILD="$BUILD"
 export DPC_CACHE_DIR="$tmp/cache"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -30,32 +79,21 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 : > "$log"
 
 wanted() { case $1 in *"$filter"*) return 0 ;; esac; return 1; }
-# Seconds of cores since the last call, into s.
-spent() {
-    times > "$tmp/times"
-    s=$(awk -v old="${spent:-0}" 'NR == 2 { gsub("s", ""); for (i = 1; i < 3;
-        i++) { split($i, t, "m"); n += 60 * t[1] + t[2] }
-        printf "%.1f %.2f", n - old, n }' "$tmp/times")
-    spent=${s#* } s=${s% *}
-}
-sum() { awk "/^ [0-9]+ $1 TEST/ { n += \$1 } END { print n + 0 }" "$tmp/out"; }
 
-unit() {
-    name=$(basename "$1" .c) prog=$BUILD/tests/unit/$(basename "$1" .c)
-    if [ ! -x "$prog" ]; then
-        echo "FAIL unit/$name: does not build"; fail=$((fail + 1)); return
-    fi
-    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout 900 "$prog" > "$tmp/out" 2>&1
-    rc=$?
-    cat "$tmp/out" >> "$log"
-    ok=$(grep -c '^\[ *OK *\]' "$tmp/out")
-    bad=$(sum FAILED) skipped=$(sum SKIPPED)
-    [ $rc -ne 0 ] && [ "$bad" = 0 ] && bad=1
-    [ $rc -ne 0 ] && { echo "FAIL unit/$name (exit $rc)"; tail -25 "$tmp/out"; }
-    pass=$((pass + ok)) fail=$((fail + bad)) skip=$((skip + skipped))
-    spent
-    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "unit/$name" \
-        "$ok" "$bad" "$skipped" "$s"
+# Those of the files that are wanted, side by side; the longest first.
+jobs() {
+    for t; do
+        test -f "$t" && [ "${t##*/}" != lib.sh ] && wanted "$t" && echo "$t"
+    done | sort -s -k1,1 > "$tmp/jobs"
+    for long in test_models test_cuda forced equality exact; do
+        grep "/$long\." "$tmp/jobs"
+    done > "$tmp/first"
+    { cat "$tmp/first"; grep -vxFf "$tmp/first" "$tmp/jobs"; } |
+        xargs -r -P "${JOBS:-$(nproc)}" -n 1 sh tests/run.sh --job
+    cat "$tmp"/*.out >> "$log" 2>/dev/null
+    set -- $(cat "$tmp"/*.counts 2>/dev/null | awk '{ a += $1; b += $2; c += $3 }
+        END { print a + 0, b + 0, c + 0 }')
+    pass=$((pass + $1)) fail=$((fail + $2)) skip=$((skip + $3))
 }
 
 text() {
@@ -78,50 +116,21 @@ text() {
     fi
 }
 
-system() {
-    name=$(basename "$1" .sh)
-    name=$(basename "$(dirname "$1")")/$name
-    timeout 3000 sh "$1" > "$tmp/out" 2>&1
-    rc=$?
-    cat "$tmp/out" >> "$log"
-    grep -A9 '^not ok ' "$tmp/out" | sed 's/^not ok /FAIL /'
-    grep '^skip ' "$tmp/out"
-    good=$(grep -c '^ok ' "$tmp/out") bad=$(grep -c '^not ok ' "$tmp/out")
-    skipped=$(grep -c '^skip ' "$tmp/out")
-    [ $rc -ne 0 ] && { echo "FAIL $name (exit $rc)"; bad=$((bad + 1)); }
-    pass=$((pass + good)) fail=$((fail + bad)) skip=$((skip + skipped))
-    spent
-    printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "$name" \
-        "$good" "$bad" "$skipped" "$s"
-}
-
-# suite NAME: the shell tests of tests/NAME.
-suite() {
-    for t in tests/"$1"/*.sh; do
-        [ "${t##*/}" != lib.sh ] && [ $bless = 0 ] && wanted "$t" &&
-            system "$t"
-    done
-}
-
 if [ -n "${SUITE:-}" ]; then
-    suite "$SUITE"
+    jobs tests/"$SUITE"/*.sh
     echo "$pass passed, $fail failed, $skip skipped"
     [ $fail = 0 ]
     exit
 fi
-for t in tests/unit/test_*.c; do
-    test -f "$t" && [ $bless = 0 ] && wanted "$t" && unit "$t"
-done
 if [ -x "$BUILD/dpc" ]; then
     for d in golden error; do
         n=0
         for t in tests/$d/*.ir tests/$d/*.lua; do
             test -f "$t" && wanted "$t" && text "$t"
         done
-        spent
-        [ $n = 0 ] || printf '%-28s %4d ok %32s s\n' "$d" $n "$s"
+        [ $n = 0 ] || printf '%-28s %4d ok\n' "$d" $n
     done
-    suite system
+    [ $bless = 1 ] || jobs tests/unit/test_*.c tests/system/*.sh
 else
     echo "FAIL $BUILD/dpc does not build"; fail=$((fail + 1))
 fi
