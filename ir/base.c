@@ -163,14 +163,38 @@ void arena_drop(Arena *a, const void *p)
         }
 }
 
-void arena_free(Arena *a)
+ArenaMark arena_mark(Arena *a)
 {
-    for (Block *b = a ? a->top : NULL, *next; b; b = next) {
+    if (!a->top)
+        alloc(a, 1);
+    return (ArenaMark){ a->top, a->top->next, a->top->used };
+}
+
+static void blocks_free(Block *b, const Block *end)
+{
+    for (Block *next; b != end; b = next) {
         next = b->next;
         free(b);
     }
-    if (a)
-        free(a->name);
+}
+
+void arena_rewind(Arena *a, ArenaMark m)
+{
+    Block *top = m.top;
+    blocks_free(a->top, top);
+    blocks_free(top->next, m.below);
+    top->next = m.below;
+    memset((char *)top->data + m.used, 0, top->used - m.used);
+    top->used = m.used;
+    a->top = top;
+}
+
+void arena_free(Arena *a)
+{
+    if (!a)
+        return;
+    blocks_free(a->top, NULL);
+    free(a->name);
     free(a);
 }
 

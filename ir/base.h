@@ -17,6 +17,11 @@ void *alloc(Arena *, size_t);             /* zeroed; never NULL */
 /* Nobody will read p, which alloc gave: its memory is free again, if it was
  * large enough to stand alone. */
 void arena_drop(Arena *, const void *p);
+/* What alloc gave between a mark and its rewind is gone at the rewind; no name
+ * is interned between. */
+typedef struct ArenaMark { void *top, *below; size_t used; } ArenaMark;
+ArenaMark arena_mark(Arena *);
+void arena_rewind(Arena *, ArenaMark);
 char *fmt(Arena *, const char *, ...) __attribute__((format(printf, 2, 3)));
 /* Room for element n of the array at *p, which it moves when it must grow:
  * `GROW(a, g->node, g->n, g->cap)` then `g->node[g->n++] = ...`. */

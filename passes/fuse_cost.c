@@ -159,8 +159,6 @@ static double price(const Small *s, const char **why)
     Fuse *f = s->f;
     uint64_t key[2];
     price_key(s, key);
-    if (2 * (f->nprice + 1) > f->pricecap)
-        prices_grow(f);
     Price *p = price_slot(f->price, f->pricecap, key);
     if (!p->key[0] && !p->key[1]) {
         *p = (Price){ .key = { key[0], key[1] } };
@@ -173,7 +171,10 @@ static double price(const Small *s, const char **why)
 
 double fuse_cost(Fuse *f, const List *group, const char **why)
 {
-    Arena *a = arena_new();
+    if (2 * (f->nprice + 1) > f->pricecap)
+        prices_grow(f);
+    Arena *a = f->arena;
+    ArenaMark m = arena_mark(a);
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
     Small s = { .f = f, .arena = a, .g = &g, .group = group,
                 .segment = f->g->node[group->at[0]].segment };
@@ -184,7 +185,7 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
         if (leaves(&s, group->at[i]))
             graph_out(&g, "", f->map[group->at[i]]);
     double cost = price(&s, why);
-    arena_free(a);
+    arena_rewind(a, m);
     return cost;
 }
 

@@ -52,6 +52,28 @@ static void memory_is_zeroed_aligned_and_apart(void **state)
             assert_int_equal(p[i][k], i & 255);
 }
 
+static void a_rewind_forgets_what_came_after_the_mark(void **state)
+{
+    (void)state;
+    char *before = alloc(arena, 100), *first = NULL;
+    memset(before, 7, 100);
+    for (int round = 0; round < 3; round++) {
+        ArenaMark m = arena_mark(arena);
+        for (int i = 0; i < 300; i++) {
+            size_t n = i % 50 == 9 ? 70000 : 1000;
+            char *p = alloc(arena, n);
+            first = round || i ? first : p;
+            assert_true(i || p == first);
+            for (size_t k = 0; k < n; k++)
+                assert_int_equal(p[k], 0);
+            memset(p, 9, n);
+        }
+        arena_rewind(arena, m);
+    }
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(before[i], 7);
+}
+
 static void arrays_grow_and_keep_their_elements(void **state)
 {
     (void)state;
@@ -402,6 +424,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_aligned_and_apart),
+        cmocka_unit_test(a_rewind_forgets_what_came_after_the_mark),
         cmocka_unit_test(arrays_grow_and_keep_their_elements),
         cmocka_unit_test(one_spelling_is_one_pointer),
         cmocka_unit_test(texts_grow_by_pieces_of_any_length),
