@@ -18,6 +18,8 @@ const char fold_marks[] = "+^~";
 
 /* ---- nodes by name ---- */
 
+enum { AHEAD = 8 };                       /* nodes: names lie anywhere */
+
 static uint32_t hash(const char *s)
 {
     uint32_t h = 2166136261u;             /* FNV-1a */
@@ -72,6 +74,8 @@ bool names_add(Names *t, Arena *a, const Graph *g, Ref r)
 {
     if (2 * (t->n + 1) > t->cap)
         names_grow(t, a, g);
+    if (r + AHEAD < g->n)
+        __builtin_prefetch(g->node[r + AHEAD].name);
     uint32_t h = hash(g->node[r].name);
     uint32_t i = place(t, g, g->node[r].name, h);
     if (t->at[i] != NONE)
