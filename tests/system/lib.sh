@@ -84,12 +84,12 @@ holds() { awk "BEGIN { exit !($1) }"; }
 # cases FILE OPTIONS...: of parity, in the root: the last line of dpc eval,
 # into said.
 cases() {
-    timeout -k 5 800 "$dpc" eval --host --cases "$@" > "$work/log" 2>&1
+    timeout -k 5 800 "$dpc" eval --cases "$@" > "$work/log" 2>&1
     rc=$? said=$(tail -1 "$work/log")
 }
-# agree FILE: a claim for each of its cases.
+# agree FILE OPTIONS...: a claim for each of its cases.
 agree() {
-    cases "$1"
+    cases "$@"
     name=${1##*/}
     case $said in
     *' passed, '*) ;;
