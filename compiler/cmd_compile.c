@@ -136,7 +136,7 @@ static const char *absolute(const Options *o, const char *path)
 static UnitOptions unit_options(const Options *o, const Model *m, const Job *j,
                                 unsigned emit)
 {
-    static const char *const arch[] = { "sm_80", "sm_90" };
+    static const char *const arch[] = { "sm_80", "sm_90", "sm_100" };
     UnitRun *run = alloc(o->arena, (m->nrun + 1) * sizeof *run);
     for (uint32_t i = 0; i < m->nrun; i++)
         run[i] = (UnitRun){ m->run[i].command, m->run[i].entry,

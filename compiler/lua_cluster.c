@@ -111,6 +111,11 @@ static int cluster_run(lua_State *L)
     c->name = text_at(L, "name", "host");
     c->target = text_at(L, "target", "host");
     c->march = text_at(L, "march", "native");
+    if (!*c->march || *c->march == '-'
+        || c->march[strspn(c->march, "abcdefghijklmnopqrstuvwxyz"
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")])
+        fail_at(L, front_of(L)->line, "march: \"%s\" is no processor's name",
+                c->march);
     c->cores = (int)real_at(L, "cores", 0);
     c->memory = (int64_t)real_at(L, "memory", 0);
     rates_read(L, c);

@@ -199,6 +199,17 @@ static bool wrong_before(const Hunt *h, char *text, size_t size)
 
 /* ---- telling ---- */
 
+int32_t dpc_rt_spoilt(const DpcRt *rt)
+{
+    for (uint32_t i = 0; i < rt->unit->nleaf; i++) {
+        const DpcLeaf *l = &rt->unit->leaf[i];
+        if (l->kind == DPC_PARAM && is_float(l->dtype) &&
+            scan(rt->space[DPC_LEAVES] + l->at, l->dtype, l->bytes) != GOOD)
+            return (int32_t)i;
+    }
+    return -1;
+}
+
 static void tell(const Hunt *h, const Found *f, const Found *then, char *text,
                  size_t size)
 {

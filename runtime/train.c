@@ -124,12 +124,35 @@ static bool due(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
+/* Params that are spoilt must not take the place of sound ones: a step may be
+ * finite and still leave them infinite, as with far too large a rate. */
+static DpcStatus sound(const Train *t)
+{
+    DpcApp *a = t->app;
+    if (t->in_a_row > 1)
+        return dpc_fail(DPC_NUMERICS, "%s: error: the last %d steps were not "
+            "finite; step %lld was not saved; lower the rate, and go on from "
+            "an earlier checkpoint with --resume step-N", a->unit->model,
+            (int)t->in_a_row, (long long)a->step);
+    int32_t leaf = dpc_rt_spoilt(a->rt);
+    DpcStatus s = dpc_rt_vote(a->rt, &leaf);
+    if (s || leaf < 0)
+        return s;
+    return dpc_fail(DPC_NUMERICS, "%s: error: '%s' (%s) is not finite after "
+        "step %lld; it was not saved; lower the rate, and go on from an "
+        "earlier checkpoint with --resume step-N", a->unit->model,
+        a->unit->leaf[leaf].name, a->unit->leaf[leaf].loc,
+        (long long)a->step);
+}
+
 static DpcStatus save(Train *t, bool best)
 {
     DpcApp *a = t->app;
     if (!a->folder[0] || t->saved == a->step)
         return DPC_OK;
-    DpcStatus s = dpc_app_save(a, best);
+    DpcStatus s = sound(t);
+    if (!s)
+        s = dpc_app_save(a, best);
     if (!s)
         t->saved = a->step;
     return s;
@@ -200,7 +223,8 @@ static DpcStatus between(Train *t)
         s = evaluate(t);
     if (!s && due(a->opt.sample_every, a->step))
         s = picture(a);
-    if (!s && (t->stop || due(a->opt.save_every, a->step)))
+    bool doubtful = t->in_a_row > 1;      /* the next one may be sound */
+    if (!s && (t->stop || (!doubtful && due(a->opt.save_every, a->step))))
         s = save(t, false);
     return s;
 }

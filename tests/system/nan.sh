@@ -21,3 +21,13 @@ blames row sqrt "first NaN" 1 1
 blames overflow exp "first infinity" 2 2
 blames fold move "first infinity" 1 2
 blames state '' "shadow: not finite before the step" 1 1
+
+# A rate that spoils the weights leaves the checkpoints of before.
+compile mlp wild && ranks 1 wild train --data data --steps 3 --save-every 1 \
+    --lr 1e-3 --out wild.run && ranks 1 wild train --data data --steps 12 \
+    --save-every 1 --lr 1e38 --warmup 0 --out wild.run
+exits 7 "spoilt weights are not saved over sound ones" "not finite" \
+    "from an earlier checkpoint"
+if ls wild.run/ckpt | grep -q 'step-00000003'; then
+    ok "the last sound checkpoint is there"
+else not_ok "the last sound checkpoint is there" "$(ls wild.run/ckpt)"; fi
