@@ -29,6 +29,9 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     p.define = o->set.at, p.ndefine = o->set.n;
     if (o->plan && o->partitioner)
         usage("--plan and --partitioner exclude each other");
+    if (o->exact && (o->plan || o->partitioner))
+        usage("--exact is a partitioner of its own; leave --%s out",
+              o->plan ? "plan" : "partitioner");
     if (p.file && strcmp(p.file, "auto") == 0) {
         uint32_t n;
         const Priced *best = plans_auto(o, entry, nentry, &n);

@@ -114,6 +114,9 @@ static int by_step(const void *a, const void *b)
 Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
                    uint32_t *n)
 {
+    if (o->set.n)
+        usage("-P %s: auto sets the options of those it tries itself",
+              o->set.at[0]);
     Tries t = tries_of(o, o->ranks ? (int)o->ranks : 1);
     Priced *p = alloc(o->arena, t.n * sizeof *p);
     for (uint32_t i = 0; i < t.n; i++)

@@ -30,3 +30,8 @@ exits 0 "sim says what a step takes" "^train: [0-9.]+ ms a step: .* exposed; "
 if grep -q '"ph": "X"' trace.json && grep -q '"name": "arena"' trace.json; then
     ok "sim writes a timeline"
 else not_ok "sim writes a timeline" "$(head -2 trace.json)"; fi
+
+run "$dpc" plan "$mlp" --ranks 2 --partitioner auto -P tp=2
+exits 2 "auto takes no option of those it tries" "auto sets the options"
+run "$dpc" compile "$mlp" --exact --partitioner zero
+exits 2 "exact stands alone" "leave --partitioner out"
