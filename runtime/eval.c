@@ -86,6 +86,16 @@ static void values_json(const DpcValues *v, int64_t step)
 
 /* ---- rows ---- */
 
+/* All ranks leave when one was asked to: what is not done is not written. */
+static DpcStatus go_on(DpcApp *a)
+{
+    int32_t stop = dpc_watch_stop();
+    DpcStatus s = dpc_rt_vote(a->rt, &stop);
+    return s || stop <= 0 ? s
+         : dpc_fail(DPC_ENV, "%s: error: asked to stop before it was done; "
+                    "nothing was written", a->opt.program);
+}
+
 static DpcStatus row_run(DpcApp *a, const DpcRun *r, uint32_t *program)
 {
     DpcFeed *f;
@@ -104,6 +114,8 @@ static DpcStatus row_run(DpcApp *a, const DpcRun *r, uint32_t *program)
         s = dpc_feed_next(f, &waited);
         if (!s)
             s = dpc_app_run(a, *program, i);
+        if (!s)
+            s = go_on(a);
     }
     dpc_feed_close(f);
     return s;
