@@ -117,12 +117,14 @@ static void kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
 }
 
 /* The plan of the weight whose moment or average this is; NULL. */
-static const LeafPlan *plan_of_weight(const Drawing *w, const char *name)
+static const LeafPlan *plan_of_weight(const Drawing *w, const Graph *g,
+                                      const char *name)
 {
-    while ((name = strchr(name, '.')) && *++name)
-        for (uint32_t i = 0; i < w->plan->nleaf; i++)
-            if (strcmp(w->plan->leaf[i].name, name) == 0)
-                return &w->plan->leaf[i];
+    while ((name = strchr(name, '.')) && graph_leaf(g, ++name) == NONE)
+        ;
+    for (uint32_t i = 0; name && i < w->plan->nleaf; i++)
+        if (strcmp(w->plan->leaf[i].name, name) == 0)
+            return &w->plan->leaf[i];
     return NULL;
 }
 
@@ -138,7 +140,7 @@ static void leaves_draw(Drawing *w, const Graph *g)
         if (n->op == OP_state && own)
             kept_draw(w, n, (uint64_t)w->states);
         const LeafPlan *like = n->op == OP_state && !own
-            ? plan_of_weight(w, n->name) : NULL;
+            ? plan_of_weight(w, g, n->name) : NULL;
         if (like) {
             LeafPlan l = *like;
             l.name = n->name;

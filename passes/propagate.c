@@ -85,7 +85,8 @@ static void inner_letters(const Sig *s, bool *inner)
 }
 
 /* The wanted split of each letter, read off the wanted result. */
-static bool letter_splits(const Sig *s, const Type *want, Split *of)
+static bool letter_splits(const Graph *g, const Sig *s, const Type *want,
+                          Split *of)
 {
     bool inner[NLETTER];
     inner_letters(s, inner);
@@ -93,7 +94,8 @@ static bool letter_splits(const Sig *s, const Type *want, Split *of)
     for (int d = 0; d < s->out.ndim; d++) {
         const Dim *m = &s->out.dim[d];
         int c = m->c[0];
-        if (want->split[d] && (m->window || s->fixed[c] || inner[c]))
+        if (want->split[d] && (m->window || s->fixed[c] || inner[c]
+                || s->size[c] % split_parts(&g->mesh, want->split[d])))
             return false;
         of[(int)m->c[0]] = want->split[d];
     }
@@ -122,7 +124,7 @@ static Ref nest_again(Prop *p, Ref r, const Type *want, bool send)
     Attr a = n.attr;
 
     if (n.nin > NIN || ops[n.op].family != FAMILY_nest || ops[n.op].arity < 0
-        || !letter_splits(&s, want, of))
+        || !letter_splits(g, &s, want, of))
         return NONE;
     for (int i = 0; i < n.nin; i++)
         if ((in[i] = operand_again(p, &s, i, n.in[i], of, send)) == NONE)

@@ -144,8 +144,10 @@ return function(g)
         end
     end
     -- Moments and averages lie as their weight: "ema.NAME" as NAME.
+    local weight = {}
+    for _, leaf in ipairs(g.leaves) do weight[leaf.name] = leaf.op == "param" end
     local function where(name)
-        while name and not split[name] do name = name:match("%.(.*)$") end
+        while name and not weight[name] do name = name:match("%.(.*)$") end
         return name and split[name]
     end
     return {
