@@ -2,7 +2,7 @@
 #include "codegen/unit.h"
 #include "compiler/dead.h"
 #include "compiler/options.h"
-#include "passes/clock.h"
+#include "compiler/planning.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -176,18 +176,14 @@ static void report_print(const Options *o, const UnitOptions *u,
 }
 
 /* What a step sends, and how much of that nothing hides, by the clock. */
-static void traffic_print(const Options *o, const Graph *g, Job *j)
+static void traffic_print(const Graph *g, const Job *j)
 {
-    j->scratch = arena_new();
-    double *takes = alloc(j->scratch, (g->sched->nstep + 1) * sizeof *takes);
-    Spent s = clock_spent(g, j, takes);
-    if (o->verbose && s.communicate > 0)
+    Spent s = schedule_spent(g, j);
+    if (s.communicate > 0)
         fprintf(stderr, "dpc: %s: a rank sends %.2f MB in %.2f ms and computes "
                 "%.2f ms, both in %.2f ms: %.2f ms exposed\n", g->entry,
                 1e-6 * s.bytes, 1e3 * s.communicate, 1e3 * s.compute,
                 1e3 * s.step, 1e3 * (s.step - s.compute));
-    arena_free(j->scratch);
-    j->scratch = NULL;
 }
 
 /* The schedule has one role: what the runtime would refuse is told here. */
@@ -278,7 +274,8 @@ void model_compile(const Options *o, const Model *m)
         if (emit & EMIT_GRAPH)
             graph_write(o, m, m->entry[i], "graph");
         done[i] = run_passes(NULL, m->entry[i], &job);
-        traffic_print(o, done[i], &job);
+        if (o->verbose)
+            traffic_print(done[i], &job);
         if (emit & EMIT_SCHEDULE)
             graph_write(o, m, done[i], "schedule");
     }

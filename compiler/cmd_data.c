@@ -10,19 +10,12 @@
 
 enum { SAMPLES = 4, SHOWN = 8 };          /* of head: samples; numbers each */
 
-/* The runtime's text has place and "error:" already. */
-_Noreturn static void fail(DpcStatus s)
-{
-    fprintf(stderr, "%s\n", dpc_last_error());
-    exit(dpc_exit_code(s));
-}
-
 static DpcData *data_open(const Options *o, int64_t budget)
 {
     DpcData *d;
     DpcStatus s = dpc_data_open(o->file[1], budget, &d);
     if (s)
-        fail(s);
+        runtime_fail(s);
     return d;
 }
 
@@ -32,7 +25,7 @@ static const void *data_read(DpcData *d, int64_t sample, int field, Arena *a)
     void *to = alloc(a, (size_t)bytes + 1);
     DpcStatus s = dpc_data_read(d, sample, field, to, bytes);
     if (s)
-        fail(s);
+        runtime_fail(s);
     return to;
 }
 
@@ -55,12 +48,7 @@ static bool is_text(const DpcField *f)
 
 static const char *field_type(const Options *o, const DpcField *f)
 {
-    Str s = { .arena = o->arena };
-    str_add(&s, "%s[", dpc_dtype_name(f->dtype));
-    for (int i = 0; i < f->ndim; i++)
-        str_add(&s, "%s%lld", i ? "," : "", (long long)f->dim[i]);
-    str_add(&s, "]");
-    return s.p;
+    return dims_text(o->arena, dpc_dtype_name(f->dtype), f->ndim, f->dim);
 }
 
 /* ---- head ---- */

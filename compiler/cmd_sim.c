@@ -16,11 +16,6 @@ typedef struct Timeline {
     bool first;
 } Timeline;
 
-static const char *launch_name(const Graph *g, const Launch *l)
-{
-    return g->node[l->node[l->n - 1]].name;
-}
-
 static void event_open(Timeline *t, const char *kind)
 {
     fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": 0", t->first ? "" : ",\n",
@@ -37,8 +32,7 @@ static void step_print(Timeline *t, uint32_t k)
     event_open(t, "X");
     fprintf(t->out, ", \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
             q->stream, 1e6 * t->begin[k], 1e6 * (t->end[k] - t->begin[k]));
-    json_quote(t->out, fmt(g->arena, "%s %s", ops[n->op].name,
-                           launch_name(g, l)));
+    json_quote(t->out, fmt(g->arena, "%s %s", ops[n->op].name, n->name));
     fprintf(t->out, ", \"args\": {\"turn\": %d, \"nodes\": %d, \"loc\": ",
             q->turn, l->n);
     json_quote(t->out, n->loc);
@@ -71,6 +65,7 @@ static void memory_print(Timeline *t, uint32_t k, int64_t bytes)
 static void trace_write(const Options *o, const Graph *g, Job *j)
 {
     uint32_t n = g->sched->nstep;
+    j->scratch = arena_new();
     Timeline t = { .g = g, .out = fopen(o->trace, "w"), .first = true };
     if (!t.out)
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
@@ -85,6 +80,8 @@ static void trace_write(const Options *o, const Graph *g, Job *j)
             memory_print(&t, k, alive[k]);
     }
     fprintf(t.out, "\n]}\n");
+    arena_free(j->scratch);
+    j->scratch = NULL;
     if (ferror(t.out) | fclose(t.out))
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
 }
@@ -116,12 +113,9 @@ int cmd_sim(const Options *o)
     if (!g)
         usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
     g = run_passes(NULL, g, &j);
-    j.scratch = arena_new();
-    double *takes = alloc(j.scratch, (g->sched->nstep + 1) * sizeof *takes);
-    Spent s = clock_spent(g, &j, takes);
+    Spent s = schedule_spent(g, &j);
     sim_print(o, g, &s);
     if (o->trace)
         trace_write(o, g, &j);
-    arena_free(j.scratch);
     return 0;
 }

@@ -50,7 +50,8 @@ static Ref value_ref(const Graph *g, uint32_t i)
 
 static const char *value_name(const Graph *g, uint32_t i)
 {
-    return i < g->nout ? g->out[i].name : g->node[g->set[i - g->nout].leaf].name;
+    return i < g->nout ? g->out[i].name
+         : g->node[g->set[i - g->nout].leaf].name;
 }
 
 /* Passes keep names, not places. */

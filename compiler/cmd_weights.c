@@ -14,13 +14,6 @@
 
 enum { ROOM = 1 << 20 };                  /* bytes read at once */
 
-/* The runtime's text has place and "error:" already. */
-_Noreturn static void fail(DpcStatus s)
-{
-    fprintf(stderr, "%s\n", dpc_last_error());
-    exit(dpc_exit_code(s));
-}
-
 /* A run means its latest checkpoint. */
 static const char *run_latest(const char *path, Arena *a)
 {
@@ -40,18 +33,14 @@ static DpcSource *source_open(const Options *o, int i)
     DpcSource *s;
     DpcStatus e = dpc_source_open(run_latest(o->file[i], o->arena), &s);
     if (e)
-        fail(e);
+        runtime_fail(e);
     return s;
 }
 
 static const char *whole_type(Arena *a, const DpcWhole *w)
 {
-    Str s = { .arena = a };
-    str_add(&s, "%s[", dpc_safe_kind_name((DpcSafeKind)w->kind));
-    for (int i = 0; i < w->ndim; i++)
-        str_add(&s, "%s%lld", i ? "," : "", (long long)w->dim[i]);
-    str_add(&s, "]");
-    return s.p;
+    return dims_text(a, dpc_safe_kind_name((DpcSafeKind)w->kind), w->ndim,
+                     w->dim);
 }
 
 static int64_t whole_count(const DpcWhole *w)
@@ -132,7 +121,7 @@ static float *whole_read(DpcSource *s, const DpcWhole *w, Arena *a)
     DpcStatus e = dpc_source_read(s, w, &all, w->dim, DPC_F32, x,
                                   alloc(a, ROOM), ROOM);
     if (e)
-        fail(e);
+        runtime_fail(e);
     return x;
 }
 

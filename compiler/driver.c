@@ -135,6 +135,22 @@ void graph_print_short(const Graph *g, FILE *out)
     free(text);
 }
 
+void runtime_fail(DpcStatus s)
+{
+    fprintf(stderr, "%s\n", dpc_last_error());
+    exit(dpc_exit_code(s));
+}
+
+char *dims_text(Arena *a, const char *kind, int ndim, const int64_t *dim)
+{
+    Str s = { .arena = a };
+    str_add(&s, "%s[", kind);
+    for (int i = 0; i < ndim; i++)
+        str_add(&s, "%s%lld", i ? "," : "", (long long)dim[i]);
+    str_add(&s, "]");
+    return s.p;
+}
+
 void json_quote(FILE *out, const char *s)
 {
     fputc('"', out);

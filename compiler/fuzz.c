@@ -26,7 +26,8 @@ typedef struct Child { pid_t pid; int pipe; int64_t pair; } Child;
 typedef struct Tally {
     const Options *o;
     int64_t count[NENDING], planted, found;
-    int64_t feature[NFEATURE], both[NFEATURE][NFEATURE];
+    int64_t both[NFEATURE][NFEATURE];     /* features that met; with itself:
+                                             that were there */
     uint32_t fewest, most;                /* nodes */
 } Tally;
 
@@ -129,8 +130,6 @@ static void features_count(Tally *t, uint32_t set)
         for (int k = 0; k <= i; k++)
             if (set >> i & 1 && set >> k & 1)
                 t->both[i][k]++;
-    for (int i = 0; i < NFEATURE; i++)
-        t->feature[i] = t->both[i][i];
 }
 
 static void result_take(Tally *t, int64_t pair, const Result *r)
@@ -192,7 +191,7 @@ static void tally_json(const Tally *t, int64_t n, double seconds)
            seconds);
     for (int i = 0; i < NFEATURE; i++)
         printf("%s\"%s\": %lld", i ? ", " : "", feature_names[i],
-               (long long)t->feature[i]);
+               (long long)t->both[i][i]);
     printf("}}\n");
 }
 

@@ -3,6 +3,7 @@
 #define DPC_OPTIONS_H
 
 #include "compiler/lua.h"
+#include "runtime/dpc_rt.h"
 
 #define DPC_VERSION "0.1.0"
 
@@ -77,5 +78,9 @@ Graph *graph_read(const Options *, const char *path);     /* "-": stdin */
 void graph_print_short(const Graph *, FILE *);
 void pass_name_check(const char *name, const char *option);
 void json_quote(FILE *, const char *);
+/* Ends with the runtime's last error, which has place and "error:" already. */
+_Noreturn void runtime_fail(DpcStatus);
+char *dims_text(Arena *, const char *kind, int ndim, const int64_t *dim);
+                                          /* "f32[8,4]" */
 
 #endif

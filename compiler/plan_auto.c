@@ -53,15 +53,22 @@ static int64_t leaf_bytes(const Graph *g)
     return n;
 }
 
+Spent schedule_spent(const Graph *g, const Job *j)
+{
+    Job mine = *j;
+    mine.scratch = arena_new();
+    double *takes = alloc(mine.scratch, (g->sched->nstep + 1)
+                          * sizeof *takes);
+    Spent s = clock_spent(g, &mine, takes);
+    arena_free(mine.scratch);
+    return s;
+}
+
 void plan_price(const Options *o, const Graph *g, Priced *p)
 {
     Job job = job_open(o, p->plan);
     const Graph *done = run_passes(NULL, g, &job);
-    job.scratch = arena_new();
-    double *takes = alloc(job.scratch, (done->sched->nstep + 1)
-                          * sizeof *takes);
-    p->spent = clock_spent(done, &job, takes);
-    arena_free(job.scratch);
+    p->spent = schedule_spent(done, &job);
     p->leaves = leaf_bytes(done);
     p->arena = done->sched->bytes[ARENA];
     p->io = done->sched->bytes[IO];

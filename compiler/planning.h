@@ -16,6 +16,8 @@ typedef struct Priced {
 
 /* The entry that a plan is priced by: train, or the first. */
 const Graph *plan_entry(Graph *const *entry, int n);
+/* A step of a scheduled graph, by the clock. */
+Spent schedule_spent(const Graph *, const Job *);
 /* Fill in what p->plan costs for the entry. */
 void plan_price(const Options *, const Graph *, Priced *p);
 /* All that auto tries for --ranks and --micro, best first. */
