@@ -416,7 +416,7 @@ bool build_op(Build *b, Member *m)
     if (ops[op].family == FAMILY_collective)
         return op_collective(b, m);
     if (ops[op].leaf || ops[op].family == FAMILY_pack
-        || op == OP_grad)
+        || ops[op].family == FAMILY_hop || op == OP_grad)
         return refuse(b, "not a generated kernel");
     return op_nest(b, m);
 }

@@ -121,7 +121,8 @@ static bool plain(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
     return n->kernel < 0 && (ops[n->op].family == FAMILY_collective
-                             || ops[n->op].family == FAMILY_copy);
+                             || ops[n->op].family == FAMILY_copy
+                             || ops[n->op].family == FAMILY_hop);
 }
 
 static int64_t host_scratch(const Graph *g, const Ref *r, int n,

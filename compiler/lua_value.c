@@ -471,7 +471,7 @@ static bool is_method(Op op)
 {
     Family f = ops[op].family;
     return !ops[op].leaf && op != OP_grad && f != FAMILY_collective &&
-           f != FAMILY_copy && f != FAMILY_pack;
+           f != FAMILY_copy && f != FAMILY_pack && f != FAMILY_hop;
 }
 
 /* upvalue 1: the methods */

@@ -6,6 +6,7 @@ Graph *graph_new(Arena *a, const Mesh *mesh)
     Graph *g = alloc(a, sizeof *g);
     g->arena = a;
     g->entry = "train";
+    g->role = -1;
     if (mesh)
         g->mesh = *mesh;
     return g;

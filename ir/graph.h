@@ -21,7 +21,8 @@ typedef enum DType { F32, BF16, I32, U8, NDTYPE } DType;  /* as DpcDtype */
 typedef enum Fold { FOLD_SUM, FOLD_MAX, FOLD_LSE } Fold;
 typedef enum Family {                     /* the KERNEL column */
     FAMILY_nest, FAMILY_index, FAMILY_take, FAMILY_conv, FAMILY_pack,
-    FAMILY_attention, FAMILY_random, FAMILY_collective, FAMILY_copy
+    FAMILY_attention, FAMILY_random, FAMILY_collective, FAMILY_copy,
+    FAMILY_hop
 } Family;
 
 typedef struct OpInfo {
@@ -76,6 +77,7 @@ typedef struct Attr {
     const char *dist, *doc;
     int64_t id, at, size;
     int dim, to, stride, pad, dilate, use, frozen;
+    int from, peer, late;                 /* of hop, send and recv */
     DType dtype;
     Axes axes;
 } Attr;
@@ -109,6 +111,9 @@ typedef enum Phase { PHASE_TENSOR, PHASE_LOCAL, PHASE_SCHED, PHASE_ANY } Phase;
 typedef struct Set { Ref leaf, value; } Set;  /* leaf = value at the end */
 typedef struct Out { const char *name; Ref ref; } Out;  /* return name=value */
 
+/* A part of the step: what one stage does of one segment in one turn. */
+typedef struct Chunk { Segment segment; int stage, turn; } Chunk;
+
 typedef struct Graph {
     Arena *arena;
     Phase phase;
@@ -120,6 +125,10 @@ typedef struct Graph {
     uint32_t nset, setcap;
     Out *out;
     uint32_t nout, outcap;
+    int nstage, *role_of;                 /* the role of each stage; 0: none */
+    uint32_t nchunk;                      /* in the order of their begin, of */
+    Chunk *chunk;                         /* all roles */
+    int role;                             /* whose part this is; -1: all */
     struct Sched *sched;                  /* NULL before PHASE_SCHED */
 } Graph;
 

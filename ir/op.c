@@ -69,7 +69,7 @@ void op_init(void)
     for (Op o = 0; o < OP_COUNT; o++) {
         ops[o].unread = o == OP_grad ? 0    /* reads how they were made */
                       : find_unread(ops[o].sig);
-        ops[o].leaf = !*ops[o].sig;
+        ops[o].leaf = !*ops[o].sig && ops[o].family != FAMILY_hop;
         ops[o].arity = count_operands(ops[o].sig);
     }
 }

@@ -343,6 +343,15 @@ static void head(Str *s, const Graph *g)
     str_add(s, m->naxis ? "\nentry " : "entry ");
     word(s, g->entry, false);
     str_add(s, "\nphase %s\n", phase_names[g->phase]);
+    for (int i = 0; i < g->nstage; i++)
+        str_add(s, "%s%d%s", i ? " " : "roles ", g->role_of[i],
+                i == g->nstage - 1 ? "\n" : "");
+    for (uint32_t i = 0; i < g->nchunk; i++)
+        str_add(s, "%s%s.%d.%d%s", i ? " " : "order ",
+                segment_names[g->chunk[i].segment], g->chunk[i].stage,
+                g->chunk[i].turn, i == g->nchunk - 1 ? "\n" : "");
+    if (g->role >= 0)
+        str_add(s, "role %d\n", g->role);
 }
 
 static void tail(Str *s, const Graph *g)

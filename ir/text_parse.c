@@ -233,7 +233,8 @@ static Type derive(Parser *p, const Line *l)
 /* The type as given, or as its row derives it: where both are, one. */
 static Type type_of(Parser *p, const Line *l)
 {
-    bool follows = !ops[l->op].leaf && l->op != OP_reshard;
+    bool follows = !ops[l->op].leaf && l->op != OP_reshard
+        && l->op != OP_recv;
     if (!follows && !l->typed)
         token_err(p, "%s: its type does not follow; write \": f32[...]\"",
                   ops[l->op].name);
@@ -329,6 +330,36 @@ static void return_line(Parser *p)
     } while (!token_end(p));
 }
 
+static void roles_line(Parser *p)
+{
+    uint32_t cap = 0;
+    do {
+        GROW(p->arena, p->g->role_of, p->g->nstage, cap);
+        p->g->role_of[p->g->nstage++] = (int)token_int(p, 0, INT_MAX);
+    } while (!token_end(p));
+}
+
+/* "forward.2.7": segment, stage, turn. */
+static void order_line(Parser *p)
+{
+    Graph *g = p->g;
+    uint32_t cap = 0;
+    do {
+        int seg = FORWARD;
+        const char *word = token_word(p, "segment.stage.turn");
+        while (seg <= WEIGHT && (strncmp(word, segment_names[seg],
+                                         strlen(segment_names[seg])) != 0))
+            seg++;
+        Chunk c = { (Segment)seg, -1, -1 };
+        if (seg > WEIGHT || sscanf(word + strlen(segment_names[seg]),
+                                   ".%d.%d", &c.stage, &c.turn) != 2
+            || c.stage < 0 || c.stage >= g->nstage || c.turn < 0)
+            token_err(p, "order: \"%s\" is no segment.stage.turn", word);
+        GROW(p->arena, g->chunk, g->nchunk, cap);
+        g->chunk[g->nchunk++] = c;
+    } while (!token_end(p));
+}
+
 /* ---- the whole ---- */
 
 static void line(Parser *p)
@@ -340,6 +371,7 @@ static void line(Parser *p)
         { "mesh", mesh_line }, { "set", set_line }, { "return", return_line },
         { "sched", parse_sched }, { "buf", parse_buf },
         { "launch", parse_launch }, { "step", parse_step },
+        { "roles", roles_line }, { "order", order_line },
     };
     const char *first = token_word(p, "a name");
     if (token_eat(p, '=')) {
@@ -353,6 +385,8 @@ static void line(Parser *p)
         }
     if (strcmp(first, "entry") == 0)
         p->g->entry = token_word(p, "the name of the entry");
+    else if (strcmp(first, "role") == 0)
+        p->g->role = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(first, "phase") == 0)
         p->g->phase = (Phase)token_choice(p, "phase", phase_names, PHASE_ANY);
     else

@@ -12,6 +12,8 @@ bool launch_communicates(const Graph *g, const Launch *l)
     const Node *n = &g->node[l->node[0]];
     bool collects = n->op == OP_all_reduce || n->op == OP_reduce_scatter
         || n->op == OP_all_gather || n->op == OP_all_to_all;
+    if (n->op == OP_send || n->op == OP_recv)
+        return true;
     return collects && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
 }
 
@@ -20,6 +22,8 @@ bool launch_communicates(const Graph *g, const Launch *l)
 double transfer_bytes(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
+    if (n->op == OP_send || n->op == OP_recv)
+        return (double)type_bytes(&g->mesh, &n->type);
     double in = (double)type_bytes(&g->mesh, &g->node[n->in[0]].type);
     double out = (double)type_bytes(&g->mesh, &n->type);
     double ranks = (double)mesh_size(&g->mesh, n->attr.axes);

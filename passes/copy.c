@@ -9,6 +9,9 @@ Copy copy_begin(const Graph *in, Job *j)
     c.out->node = alloc(j->keep, c.out->ncap * sizeof *c.out->node);
     c.out->entry = in->entry;
     c.out->phase = in->phase;
+    c.out->nstage = in->nstage, c.out->role_of = in->role_of;
+    c.out->nchunk = in->nchunk, c.out->chunk = in->chunk;
+    c.out->role = in->role;
     for (Ref r = 0; r < in->n; r++)
         c.map[r] = NONE;
     return c;

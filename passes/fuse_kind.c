@@ -13,7 +13,7 @@ bool fuse_own(const Graph *g, const Node *n)
         return g->node[n->in[0]].layout == n->layout;
     return (ops[n->op].leaf && !made) || n->op == OP_dot || n->op == OP_put
         || f == FAMILY_conv || f == FAMILY_attention || f == FAMILY_collective
-        || f == FAMILY_pack;
+        || f == FAMILY_pack || f == FAMILY_hop;
 }
 
 bool fuse_alone(const Fuse *f, Ref r)

@@ -30,6 +30,7 @@ typedef struct Plan {
 typedef struct Job {
     Arena *keep, *scratch;                /* scratch: gone after each pass */
     const Plan *plan;                     /* NULL: one rank */
+    int role;                             /* the part that `cut` takes */
     const Target *target;
     const Cluster *cluster;
     const char *print_after;              /* a pass, or "all", or NULL */

@@ -281,7 +281,8 @@ Graph *graph_dce(const Graph *in, Job *j)
         live[in->out[i].ref] = true;
     for (Ref r = in->n; r-- > 0;) {
         const Node *n = &in->node[r];
-        live[r] |= n->op == OP_param || n->op == OP_state;
+        live[r] |= n->op == OP_param || n->op == OP_state
+                || n->op == OP_send;
         for (int i = 0; live[r] && i < n->nin; i++)
             live[n->in[i]] |= !op_unread(n->op, i);
         if (live[r] && n->again != NONE)

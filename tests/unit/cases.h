@@ -154,7 +154,8 @@ static int cases_of(Op op, Case *c, bool odd)
         { 1, 0, 1 }, { 1, 1, 1 }, { 2, 1, 1 }, { 1, 1, 2 }, { 2, 0, 2 },
     };
     int n = 0;
-    if (ops[op].leaf || op == OP_grad || ops[op].family == FAMILY_collective)
+    if (ops[op].leaf || op == OP_grad || ops[op].family == FAMILY_collective
+        || op == OP_recv)
         return 0;
     if (ops[op].sig[0] == '@')
         return own_cases(op, c, odd);
