@@ -118,7 +118,7 @@ static float *whole_read(DpcSource *s, const DpcWhole *w, Arena *a)
 {
     DpcBox all = dpc_box_whole(w->ndim, w->dim);
     float *x = alloc(a, (size_t)(whole_count(w) + 1) * sizeof *x);
-    DpcStatus e = dpc_source_read(s, w, &all, w->dim, DPC_F32, x,
+    DpcStatus e = dpc_source_read(s, w, &all, w->dim, DPC_SAFE_F32, x,
                                   alloc(a, ROOM), ROOM);
     if (e)
         runtime_fail(e);

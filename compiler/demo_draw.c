@@ -119,8 +119,8 @@ Line demo_sampler(const Demo *d)
     Line l = demo_line(d, "unclip", "sample");
     static const char *const part[] = { "clip", "prior", "decoder" };
     for (int i = 0; i < COUNT(part); i++)
-        line_add(&l, "--init-from", fmt(d->arena, "%s=%s:ema", part[i],
-                 demo_path(d, "%s", part[i])), NULL);
+        line_add(&l, "--init-from", fmt(d->arena, "%s=%s:ema:extra",
+                 part[i], demo_path(d, "%s", part[i])), NULL);
     return l;
 }
 

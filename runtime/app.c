@@ -380,24 +380,40 @@ static bool ends(const char *s, size_t *n, const char *word)
     return yes;
 }
 
-/* [HERE[:THERE]=]PATH[:ema][:partial]: params HERE.* from tensors THERE.*,
- * which is HERE.* when it is not said. */
+/* The words behind a path, in any order, are cut off: DPC_INIT_..., or'ed. */
+static int init_words(const char *from, size_t *n)
+{
+    static const struct { const char *word; int how; } known[] = {
+        { ":ema", DPC_INIT_EMA }, { ":partial", DPC_INIT_PARTIAL },
+        { ":extra", DPC_INIT_EXTRA }, { ":over", DPC_INIT_OVER },
+    };
+    int how = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (ends(from, n, known[i].word))
+            how |= known[i].how, i = (size_t)-1;
+    return how;
+}
+
+/* [HERE[:THERE]=]PATH[:WORD...][:map:RULES]: params HERE.* from tensors
+ * THERE.*, which is HERE.* when it is not said. */
 static DpcStatus init_from(DpcApp *a, const char *arg)
 {
     char path[DPC_PATH], here[DPC_PATH], there[DPC_PATH];
     const char *eq = strchr(arg, '='), *from = eq ? eq + 1 : arg;
-    size_t n = strlen(from), name = eq ? (size_t)(eq - arg) : 0;
-    int how = ends(from, &n, ":partial") ? DPC_INIT_PARTIAL : 0;
-    how |= ends(from, &n, ":ema") ? DPC_INIT_EMA : 0;
+    const char *map = strstr(from, ":map:");
+    size_t n = map ? (size_t)(map - from) : strlen(from);
+    size_t name = eq ? (size_t)(eq - arg) : 0;
+    int how = init_words(from, &n), loaded;
     const char *colon = name ? memchr(arg, ':', name) : NULL;
     size_t own = colon ? (size_t)(colon - arg) : name;
     const char *other = colon ? colon + 1 : arg;
-    int loaded;
     DpcStatus s = dpc_path(path, "%.*s", (int)n, from);
     s = s ? s : prefix_of(here, arg, own);
     s = s ? s : prefix_of(there, other, colon ? name - own - 1 : name);
-    s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], path,
-                                   here, there, how, &loaded);
+    DpcInitFrom init = {path, here, there, map ? map + strlen(":map:") : NULL,
+                        how};
+    s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], &init,
+                                   &loaded);
     if (!s)
         dpc_app_note(a, "weights %s: %d tensors%s", path, loaded,
                      how & DPC_INIT_EMA ? ", averaged where there" : "");

@@ -73,15 +73,25 @@ DpcStatus dpc_ckpt_load(DpcCkpt *, void *leaves, DpcCkptInfo *,
 
 /* Fills the params called `here`... from tensors called `there`... of a
  * checkpoint, a folder of checkpoints or its parent (the newest is taken), a
- * safetensors file or a folder of them; floats are converted.
+ * safetensors file, a folder of them or its index; floats are converted.
  * DPC_INIT_EMA: "ema.NAME" is preferred to "NAME".  States called "ema.HERE..."
- * get the average there, or what the param gets.  All such params must be
- * found, but with DPC_INIT_PARTIAL trainable ones may keep what they start as
- * (adapters of a frozen base); tensors left over are told in a warning.
- * *nloaded: how many, may be NULL */
-enum { DPC_INIT_EMA = 1, DPC_INIT_PARTIAL = 2 };
-DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const char *path,
-                             const char *here, const char *there, int how,
+ * get the average there, or what the param gets.
+ *
+ * Each of the params must have its tensor and each of the tensors its param.
+ * With DPC_INIT_PARTIAL trainable ones may keep what they start as (adapters of
+ * a frozen base), and tensors may be left over; DPC_INIT_EXTRA: only the
+ * latter; DPC_INIT_OVER: any param may keep what it has, but no tensor may be
+ * left (adapters over a base).  Where no param is there by its own name, but
+ * one prefix has them, it is cut off, and told. */
+enum { DPC_INIT_EMA = 1, DPC_INIT_PARTIAL = 2, DPC_INIT_EXTRA = 4,
+       DPC_INIT_OVER = 8 };
+typedef struct DpcInitFrom {
+    const char *path, *here, *there;
+    const char *rules;                    /* of dpc_source_rename; NULL */
+    int how;                              /* DPC_INIT_... */
+} DpcInitFrom;
+/* *nloaded: how many, may be NULL */
+DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const DpcInitFrom *,
                              int *nloaded);
 
 /* Hash of the logical tensors alone: equal for equal states, whatever the

@@ -20,46 +20,18 @@ typedef struct Hasher {
     char *data, *stage;
 } Hasher;
 
-static DpcStatus block_hash(Hasher *h, const DpcWhole *w, const DpcBox *box,
-                            DpcDtype dtype)
-{
-    DpcStatus s = dpc_source_read(h->source, w, box, box->size, dtype, h->data,
-                                  h->stage, STAGE);
-    if (s == DPC_OK)
-        dpc_hash_add(h->state, h->data, (size_t)
-                            (dpc_box_count(box) * dpc_dtype_size(dtype)));
-    return s;
-}
+typedef struct Slice { Hasher *h; const DpcWhole *w; } Slice;
 
-/* Dimensions from `d` on fit the buffer together; of dimension d - 1 as many
- * rows as fit are taken at once; the ones before go one by one. */
-static DpcStatus blocks_hash(Hasher *h, const DpcWhole *w, DpcDtype dtype)
+static DpcStatus slice_hash(void *arg, const DpcBox *box)
 {
-    int64_t room = STAGE / dpc_dtype_size(dtype);
-    DpcBox box = dpc_box_whole(w->ndim, w->dim);
-    int d = w->ndim, i = 0;
-    if (dpc_box_count(&box) == 0)
-        return DPC_OK;
-    while (d > 0 && w->dim[d - 1] <= room)
-        room /= w->dim[--d];
-    for (int k = 0; k < d; k++)
-        box.size[k] = 1;
-    do {
-        if (d > 0) {
-            int64_t left = w->dim[d - 1] - box.at[d - 1];
-            box.size[d - 1] = room < left ? room : left;
-        }
-        DpcStatus s = block_hash(h, w, &box, dtype);
-        if (s != DPC_OK)
-            return s;
-        for (i = d - 1; i >= 0; i--) {
-            box.at[i] += box.size[i];
-            if (box.at[i] < w->dim[i])
-                break;
-            box.at[i] = 0;
-        }
-    } while (i >= 0);
-    return DPC_OK;
+    const Slice *l = arg;
+    DpcSafeKind kind = (DpcSafeKind)l->w->kind;
+    DpcStatus s = dpc_source_read(l->h->source, l->w, box, box->size, kind,
+                                  l->h->data, l->h->stage, STAGE);
+    if (s == DPC_OK)
+        dpc_hash_add(l->h->state, l->h->data, (size_t)
+                     (dpc_box_count(box) * dpc_safe_bits(kind) / 8));
+    return s;
 }
 
 static DpcStatus whole_hash(Hasher *h, const DpcWhole *w)
@@ -79,7 +51,8 @@ static DpcStatus whole_hash(Hasher *h, const DpcWhole *w)
         int n = snprintf(text, sizeof text, "%" PRId64 ",", w->dim[d]);
         dpc_hash_add(h->state, text, (size_t)n);
     }
-    return blocks_hash(h, w, dtype);
+    return dpc_source_slices(w, STAGE / dpc_dtype_size(dtype), slice_hash,
+                             &(Slice){ h, w });
 }
 
 DpcStatus dpc_ckpt_hash(const char *path, char hex[DPC_HASH])

@@ -57,6 +57,30 @@ void ckpt_mark_read(const char *dir, const char *name, char text[CKPT_NAME]);
 struct DpcSource;
 DpcStatus ckpt_verify(DpcCkpt *, const char *path, struct DpcSource **);
 
+/* ckpt_misfit.c: what does not fit, counted; the first names of each kind. */
+enum { CKPT_TOLD = 5 };
+typedef struct CkptMisfit {
+    char text[700];
+    size_t n;
+    int missing, extra, unlike;
+} CkptMisfit;
+
+struct DpcWhole;
+void ckpt_tell_missing(CkptMisfit *, const struct DpcSource *,
+                       const char *name);
+/* near: what it may have been meant for; NULL. */
+void ckpt_tell_extra(CkptMisfit *, const char *name, const char *near);
+/* Is w what the leaf wants?  `convert`: another float type will do. */
+void ckpt_compare(CkptMisfit *, const DpcLeaf *, const struct DpcWhole *w,
+                  bool convert);
+DpcStatus ckpt_misfit_status(const CkptMisfit *, const char *path);
+
+/* ckpt_load.c */
+/* This rank's part of a leaf, out of w. */
+DpcStatus ckpt_leaf_read(DpcCkpt *, struct DpcSource *, const DpcLeaf *,
+                         const struct DpcWhole *w, char *leaves);
+bool ckpt_is_leaf(const DpcUnit *, const char *name);
+
 /* ckpt_prune.c */
 void ckpt_remove(DpcCkpt *, const char *path);     /* a folder and its files */
 void ckpt_sweep(DpcCkpt *, const char *dir);       /* what crashes left */

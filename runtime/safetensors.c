@@ -26,6 +26,7 @@ static const struct { const char *name; int bits; } kinds[] = {
 };
 
 const char *dpc_safe_kind_name(DpcSafeKind k) { return kinds[k].name; }
+int dpc_safe_bits(DpcSafeKind k) { return kinds[k].bits; }
 
 DpcSafeKind dpc_safe_kind_of(DpcDtype d)
 {
@@ -34,6 +35,14 @@ DpcSafeKind dpc_safe_kind_of(DpcDtype d)
         [DPC_I32] = DPC_SAFE_I32, [DPC_U8] = DPC_SAFE_U8,
     };
     return kind[d];
+}
+
+int64_t dpc_safe_bytes(DpcSafeKind kind, int ndim, const int64_t *dim)
+{
+    int64_t bits = kinds[kind].bits;
+    for (int d = 0; d < ndim; d++)
+        bits *= dim[d];
+    return bits / 8;
 }
 
 #define bad(f, ...) \
@@ -334,6 +343,12 @@ const DpcSafeTensor *dpc_safe_find(const DpcSafe *safe, const char *name)
     return bsearch(&key, safe->tensor, safe->n, sizeof key, by_name);
 }
 
+void dpc_safe_ahead(const DpcSafe *safe, const DpcSafeTensor *t, int64_t from,
+                    size_t n)
+{
+    posix_fadvise(safe->fd, t->at + from, (off_t)n, POSIX_FADV_WILLNEED);
+}
+
 DpcStatus dpc_safe_read(const DpcSafe *safe, const DpcSafeTensor *t,
                         int64_t from, void *to, size_t n)
 {
@@ -343,94 +358,11 @@ DpcStatus dpc_safe_read(const DpcSafe *safe, const DpcSafeTensor *t,
     return take(safe, t->at + from, to, n);
 }
 
-/* ---- conversion ---- */
-
-static float of_bits(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static float of_half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31;
-    uint32_t m = h & 0x3ff;
-    if (e == 31)
-        return of_bits(sign | 0x7f800000 | m << 13);
-    if (e)
-        return of_bits(sign | (e + 112) << 23 | m << 13);
-    float f = (float)m * 0x1p-24f;
-    return sign ? -f : f;
-}
-
-/* Round to nearest, ties to even; a NaN stays one. */
-static uint16_t to_bf16(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if (f != f)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float element(DpcSafeKind kind, const char *p)
-{
-    uint16_t h;
-    float f;
-    double d;
-    switch (kind) {
-    case DPC_SAFE_F16:
-        memcpy(&h, p, 2);
-        return of_half(h);
-    case DPC_SAFE_BF16:
-        memcpy(&h, p, 2);
-        return of_bits((uint32_t)h << 16);
-    case DPC_SAFE_F64:
-        memcpy(&d, p, 8);
-        return (float)d;
-    default:
-        memcpy(&f, p, 4);
-        return f;
-    }
-}
-
-bool dpc_safe_converts(DpcSafeKind k, DpcDtype to)
-{
-    bool from_float = k == DPC_SAFE_F16 || k == DPC_SAFE_BF16 ||
-                      k == DPC_SAFE_F32 || k == DPC_SAFE_F64;
-    return k == dpc_safe_kind_of(to) ||
-           (from_float && (to == DPC_F32 || to == DPC_BF16));
-}
-
-bool dpc_safe_convert(DpcSafeKind kind, const void *from, DpcDtype to,
-                      void *out, int64_t n)
-{
-    if (!dpc_safe_converts(kind, to))
-        return false;
-    int step = kinds[kind].bits / 8;
-    if (kind == dpc_safe_kind_of(to)) {
-        memcpy(out, from, (size_t)(n * step));
-        return true;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        float f = element(kind, (const char *)from + i * step);
-        if (to == DPC_F32)
-            ((float *)out)[i] = f;
-        else
-            ((uint16_t *)out)[i] = to_bf16(f);
-    }
-    return true;
-}
-
 /* ---- writing ---- */
 
 static int64_t entry_bytes(const DpcSafeTensor *t)
 {
-    int64_t n = kinds[t->kind].bits / 8;
-    for (int d = 0; d < t->ndim; d++)
-        n *= t->dim[d];
-    return n;
+    return dpc_safe_bytes((DpcSafeKind)t->kind, t->ndim, t->dim);
 }
 
 int64_t dpc_safe_list_bytes(const DpcSafeList *list)

@@ -23,7 +23,10 @@ typedef enum DpcSafeKind {
 } DpcSafeKind;
 
 const char *dpc_safe_kind_name(DpcSafeKind);
+int dpc_safe_bits(DpcSafeKind);           /* of an element */
 DpcSafeKind dpc_safe_kind_of(DpcDtype);
+/* Of a tensor whose bits a reader has counted. */
+int64_t dpc_safe_bytes(DpcSafeKind, int ndim, const int64_t *dim);
 
 typedef struct DpcSafeTensor {
     const char *name;
@@ -53,10 +56,15 @@ const DpcSafeTensor *dpc_safe_find(const DpcSafe *, const char *name);
  * is an error here, a SIGBUS there. */
 DpcStatus dpc_safe_read(const DpcSafe *, const DpcSafeTensor *, int64_t from,
                         void *to, size_t n);
-/* n elements of `kind` as `to`.  False: there is no such conversion. */
-bool dpc_safe_convert(DpcSafeKind kind, const void *from, DpcDtype to,
+/* The bytes from there on, of whatever tensor, will be read soon. */
+void dpc_safe_ahead(const DpcSafe *, const DpcSafeTensor *, int64_t from,
+                    size_t n);
+
+/* safetensors_convert.c: n elements of `kind` as `to`, both aligned: floats as
+ * each other, others, of whole bytes, as themselves.  False: not so. */
+bool dpc_safe_convert(DpcSafeKind kind, const void *from, DpcSafeKind to,
                       void *out, int64_t n);
-bool dpc_safe_converts(DpcSafeKind kind, DpcDtype to);
+bool dpc_safe_converts(DpcSafeKind kind, DpcSafeKind to);
 
 /* Entries for a header, by number, so that no list need be kept.  False:
  * there is none of this number. */

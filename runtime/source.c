@@ -1,12 +1,9 @@
 /* source.c -- the logical tensors that a folder or a file holds.
  *
- * dpc.json ends in the hash of all that stands before it, so a flipped digit
- * in it is found like one in the data.  Its boxes are believed only as far as
- * they lie inside their tensor; that the pieces cover what is asked for is
- * counted when reading.  Files are opened when first needed. */
-#include "runtime/source.h"
+ * Files are opened when first needed.  That the pieces of a tensor cover what
+ * is asked for is counted when reading. */
+#include "runtime/source_own.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPEN_MAX_ = 200, INDEX_MAX = 1 << 30 };
-
-#define bad(f, ...) dpc_fail(DPC_USER, "%s: error: " f, s->path, __VA_ARGS__)
-#define no_memory() dpc_fail(DPC_MEMORY, "%s: error: out of memory", s->path)
+enum {
+    OPEN_MAX_ = 200, TEXT_MAX = 1 << 30,
+    STRAIGHT = 1 << 16                    /* bytes that are read by themselves */
+};
 
 /* ---- files ---- */
 
-static DpcStatus file_add(DpcSource *s, const char *name, const char *hash,
+DpcStatus source_file_add(DpcSource *s, const char *name, const char *hash,
                           int64_t bytes)
 {
     DpcSourceFile *f = realloc(s->file, (s->nfile + 1) * sizeof *f);
@@ -56,7 +53,7 @@ static DpcStatus file_open(DpcSource *s, uint32_t i)
     return r;
 }
 
-static DpcStatus file_size_check(DpcSource *s, const DpcSourceFile *f)
+DpcStatus source_file_check(DpcSource *s, const DpcSourceFile *f)
 {
     struct stat st;
     DpcStatus r = dpc_path(s->file_path, "%s/%s", s->path, f->name);
@@ -106,7 +103,7 @@ DpcStatus dpc_source_verify(DpcSource *s, uint32_t part, uint32_t of,
         char hex[DPC_HASH];
         if (!f->hash)
             continue;
-        DpcStatus r = file_size_check(s, f);
+        DpcStatus r = source_file_check(s, f);
         if (r == DPC_OK)
             r = hash_file(s->file_path, stage, nstage, hex);
         if (r != DPC_OK)
@@ -120,6 +117,19 @@ DpcStatus dpc_source_verify(DpcSource *s, uint32_t part, uint32_t of,
 
 /* ---- tensors ---- */
 
+const char *source_keep(DpcSource *s, const char *name)
+{
+    if ((s->nkept & (s->nkept - 1)) == 0) {     /* full at powers of two */
+        char **more = realloc(s->kept, (s->nkept ? 2 * s->nkept : 1)
+                                       * sizeof *more);
+        if (!more)
+            return NULL;
+        s->kept = more;
+    }
+    s->kept[s->nkept] = strdup(name);
+    return s->kept[s->nkept] ? s->kept[s->nkept++] : NULL;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const DpcWhole *)a)->name, ((const DpcWhole *)b)->name);
@@ -131,8 +141,7 @@ const DpcWhole *dpc_source_find(const DpcSource *s, const char *name)
     return bsearch(&key, s->whole, s->n, sizeof key, by_name);
 }
 
-/* All tensors of file i as whole ones. */
-static DpcStatus plain_add(DpcSource *s, uint32_t i)
+DpcStatus source_plain_add(DpcSource *s, uint32_t i)
 {
     DpcStatus r = file_open(s, i);
     if (r != DPC_OK)
@@ -146,53 +155,29 @@ static DpcStatus plain_add(DpcSource *s, uint32_t i)
         return no_memory();
     for (uint32_t k = 0; k < f->n; k++) {
         const DpcSafeTensor *t = &f->tensor[k];
-        w[s->n] = (DpcWhole){ .name = t->name, .kind = t->kind,
+        const char *name = source_keep(s, t->name);
+        if (!name)
+            return no_memory();
+        w[s->n] = (DpcWhole){ .name = name, .own = name, .kind = t->kind,
                               .ndim = t->ndim, .piece = s->npiece,
                               .npiece = 1 };
         memcpy(w[s->n++].dim, t->dim, sizeof t->dim);
-        p[s->npiece++] = (DpcPiece){ i, dpc_box_whole(t->ndim, t->dim) };
+        p[s->npiece++] = (DpcPiece){ i, t->at,
+                                     dpc_box_whole(t->ndim, t->dim) };
     }
     return DPC_OK;
 }
 
-static int is_safetensors(const struct dirent *e)
-{
-    size_t n = strlen(e->d_name);
-    return n > 12 && !strcmp(e->d_name + n - 12, ".safetensors");
-}
-
-/* Every .safetensors file of a folder; no name may come twice. */
-static DpcStatus folder_read(DpcSource *s)
-{
-    struct dirent **e = NULL;
-    int n = scandir(s->path, &e, is_safetensors, alphasort);
-    DpcStatus r = n < 0 ? dpc_fail(DPC_ENV, "%s: error: %s", s->path,
-                                   strerror(errno)) : DPC_OK;
-    if (n == 0)
-        r = bad("holds neither %s nor a .safetensors file", DPC_CKPT_INDEX);
-    for (int i = 0; i < n; i++) {
-        if (r == DPC_OK)
-            r = file_add(s, e[i]->d_name, NULL, 0);
-        if (r == DPC_OK)
-            r = plain_add(s, s->nfile - 1);
-        free(e[i]);
-    }
-    free(e);
-    return r;
-}
-
-/* ---- dpc.json ---- */
-
-static DpcStatus index_text(DpcSource *s, const char *path, char **text,
-                            size_t *n)
+DpcStatus source_text(DpcSource *s, const char *path, const char *what,
+                      char **text, size_t *n)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) || st.st_size > INDEX_MAX) {
+    if (fd < 0 || fstat(fd, &st) || st.st_size > TEXT_MAX) {
         int e = fd < 0 ? errno : EFBIG;
         if (fd >= 0)
             close(fd);
-        return bad("cannot read %s: %s", DPC_CKPT_INDEX, strerror(e));
+        return bad("cannot read %s: %s", what, strerror(e));
     }
     *n = (size_t)st.st_size;
     *text = malloc(*n + 1);
@@ -201,163 +186,62 @@ static DpcStatus index_text(DpcSource *s, const char *path, char **text,
     if (!*text)
         return no_memory();
     if (k != (ssize_t)*n)
-        return bad("cannot read %s", DPC_CKPT_INDEX);
+        return bad("cannot read %s", what);
     (*text)[*n] = 0;
     return DPC_OK;
 }
 
-/* "self" is the last field; its value hashes all up to the comma before. */
-static DpcStatus index_check(DpcSource *s, const char *text)
+/* "DIR/NAME" becomes DIR, which messages name, and NAME. */
+static DpcStatus index_apart(DpcSource *s, char name[DPC_PATH])
 {
-    const char *format = json_string_value(json_object_get(s->index, "format"));
-    json_int_t v = json_integer_value(json_object_get(s->index, "version"));
-    if (!format || strcmp(format, DPC_CKPT_FORMAT))
-        return bad("%s is no index of a checkpoint", DPC_CKPT_INDEX);
-    if (v != DPC_CKPT_VERSION)
-        return bad("checkpoint of format %" JSON_INTEGER_FORMAT ", this "
-                   "program reads %d", v, DPC_CKPT_VERSION);
-    const char *self = json_string_value(json_object_get(s->index, "self"));
-    const char *comma = strrchr(text, ',');
-    char hex[DPC_HASH];
-    DpcHash *h = dpc_hash_open();
-    if (!h)
-        return no_memory();
-    dpc_hash_add(h, text, comma ? (size_t)(comma - text) : 0);
-    dpc_hash_hex(h, hex);
-    dpc_hash_close(h);
-    if (!self || strcmp(self, hex))
-        return bad("%s is damaged: xxh3 is %s, it was saved with %s",
-                   DPC_CKPT_INDEX, hex, self ? self : "none");
+    char *slash = strrchr(s->path, '/');
+    DpcStatus r = dpc_path(name, "%s", slash ? slash + 1 : s->path);
+    if (r != DPC_OK)
+        return r;
+    if (slash)
+        slash[slash == s->path] = 0;
+    else
+        strcpy(s->path, ".");
     return DPC_OK;
-}
-
-static bool ints(const json_t *v, int n, int64_t *out)
-{
-    if (!json_is_array(v) || json_array_size(v) != (size_t)n)
-        return false;
-    for (int i = 0; i < n; i++) {
-        const json_t *x = json_array_get(v, (size_t)i);
-        out[i] = json_integer_value(x);
-        if (!json_is_integer(x) || out[i] < 0)
-            return false;
-    }
-    return true;
-}
-
-static DpcStatus piece_read(DpcSource *s, const DpcWhole *w, const json_t *v)
-{
-    DpcPiece *p = &s->piece[s->npiece++];
-    *p = (DpcPiece){ .box.ndim = w->ndim };
-    const json_t *file = json_object_get(v, "file");
-    p->file = (uint32_t)json_integer_value(file);
-    bool good = json_is_integer(file) && json_integer_value(file) >= 0 &&
-                json_integer_value(file) < s->nfile &&
-                ints(json_object_get(v, "at"), w->ndim, p->box.at) &&
-                ints(json_object_get(v, "size"), w->ndim, p->box.size);
-    for (int d = 0; good && d < w->ndim; d++)
-        good = p->box.size[d] <= w->dim[d] &&
-               p->box.at[d] <= w->dim[d] - p->box.size[d];
-    return good ? DPC_OK : bad("%s: \"%s\": a piece is out of bounds",
-                               DPC_CKPT_INDEX, w->name);
-}
-
-static DpcStatus whole_read(DpcSource *s, const char *name, const json_t *v)
-{
-    DpcWhole *w = &s->whole[s->n++];
-    *w = (DpcWhole){ .name = name, .piece = s->npiece };
-    const char *kind = json_string_value(json_object_get(v, "dtype"));
-    const char *leaf = json_string_value(json_object_get(v, "kind"));
-    const json_t *shape = json_object_get(v, "shape");
-    const json_t *pieces = json_object_get(v, "pieces");
-    w->ndim = (int)json_array_size(shape);
-    w->state = leaf && !strcmp(leaf, "state");
-    while (kind && w->kind < DPC_SAFE_NKIND &&
-           strcmp(kind, dpc_safe_kind_name(w->kind)))
-        w->kind++;
-    if (!kind || w->kind == DPC_SAFE_NKIND || w->ndim > DPC_NDIM ||
-        !ints(shape, w->ndim, w->dim))
-        return bad("%s: \"%s\" is malformed", DPC_CKPT_INDEX, name);
-    int64_t bits = 64;
-    for (int d = 0; d < w->ndim; d++)
-        if (__builtin_mul_overflow(bits, w->dim[d], &bits))
-            return bad("%s: \"%s\" is too large", DPC_CKPT_INDEX, name);
-    w->npiece = (uint32_t)json_array_size(pieces);
-    DpcStatus r = DPC_OK;
-    for (uint32_t i = 0; r == DPC_OK && i < w->npiece; i++)
-        r = piece_read(s, w, json_array_get(pieces, i));
-    return r;
-}
-
-static DpcStatus index_files(DpcSource *s)
-{
-    const json_t *v, *files = json_object_get(s->index, "files");
-    size_t i;
-    DpcStatus r = DPC_OK;
-    json_array_foreach(files, i, v) {
-        const char *name = json_string_value(json_object_get(v, "name"));
-        const char *hash = json_string_value(json_object_get(v, "xxh3"));
-        if (!name || !hash || strchr(name, '/'))
-            return bad("%s: file %zu is malformed", DPC_CKPT_INDEX, i);
-        r = file_add(s, name, hash,
-                     json_integer_value(json_object_get(v, "bytes")));
-        if (r == DPC_OK)
-            r = file_size_check(s, &s->file[i]);
-        if (r != DPC_OK)
-            return r;
-    }
-    return r;
-}
-
-static DpcStatus index_tensors(DpcSource *s)
-{
-    json_t *v, *all = json_object_get(s->index, "tensors");
-    const char *name;
-    size_t n = 0;
-    json_object_foreach(all, name, v)
-        n += json_array_size(json_object_get(v, "pieces"));
-    s->whole = calloc(json_object_size(all) + 1, sizeof *s->whole);
-    s->piece = calloc(n + 1, sizeof *s->piece);
-    if (!s->whole || !s->piece)
-        return no_memory();
-    json_object_foreach(all, name, v) {
-        DpcStatus r = whole_read(s, name, v);
-        if (r != DPC_OK)
-            return r;
-    }
-    return DPC_OK;
-}
-
-static DpcStatus index_read(DpcSource *s)
-{
-    char *text = NULL;
-    size_t n = 0;
-    DpcStatus r = index_text(s, s->file_path, &text, &n);
-    json_error_t e;
-    if (r == DPC_OK) {
-        s->index = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-        r = s->index ? index_check(s, text) :
-            bad("%s:%d: %s", DPC_CKPT_INDEX, e.line, e.text);
-    }
-    free(text);
-    if (r == DPC_OK)
-        r = index_files(s);
-    return r == DPC_OK ? index_tensors(s) : r;
 }
 
 static DpcStatus content_read(DpcSource *s)
 {
     struct stat st;
+    char name[DPC_PATH];
     if (stat(s->path, &st))
         return dpc_fail(errno == ENOENT ? DPC_USER : DPC_ENV, "%s: error: %s",
                         s->path, strerror(errno));
     DpcStatus r = dpc_path(s->file_path, "%s/%s", s->path, DPC_CKPT_INDEX);
     if (r != DPC_OK)
         return r;
-    if (!S_ISDIR(st.st_mode)) {
-        r = file_add(s, "", NULL, 0);
-        return r == DPC_OK ? plain_add(s, 0) : r;
+    if (S_ISDIR(st.st_mode))
+        return access(s->file_path, F_OK) ? source_folder_read(s, NULL)
+                                          : source_index_read(s);
+    if (source_is_index(s->path)) {
+        r = index_apart(s, name);
+        return r == DPC_OK ? source_folder_read(s, name) : r;
     }
-    return access(s->file_path, F_OK) ? folder_read(s) : index_read(s);
+    r = source_file_add(s, "", NULL, 0);
+    return r == DPC_OK ? source_plain_add(s, 0) : r;
+}
+
+DpcStatus source_sort(DpcSource *s)
+{
+    if (s->n)
+        qsort(s->whole, s->n, sizeof *s->whole, by_name);
+    for (uint32_t i = 1; i < s->n; i++) {
+        const DpcWhole *w = &s->whole[i];
+        if (strcmp(w[-1].name, w->name))
+            continue;
+        if (w->own != w->name || w[-1].own != w[-1].name)
+            return bad("\"%s\" and \"%s\" would both be called \"%s\"",
+                       w[-1].own, w->own, w->name);
+        return bad("\"%s\" stands in two files, %s and %s; name one of them",
+                   w->name, s->file[s->piece[w[-1].piece].file].name,
+                   s->file[s->piece[w->piece].file].name);
+    }
+    return DPC_OK;
 }
 
 DpcStatus dpc_source_open(const char *path, DpcSource **out)
@@ -369,14 +253,8 @@ DpcStatus dpc_source_open(const char *path, DpcSource **out)
     DpcStatus r = dpc_path(s->path, "%s", path);
     if (r == DPC_OK)
         r = content_read(s);
-    if (r == DPC_OK && s->n)
-        qsort(s->whole, s->n, sizeof *s->whole, by_name);
-    for (uint32_t i = 1; r == DPC_OK && i < s->n; i++)
-        if (!strcmp(s->whole[i - 1].name, s->whole[i].name))
-            r = bad("\"%s\" stands in two files, %s and %s; name one of them",
-                    s->whole[i].name,
-                    s->file[s->piece[s->whole[i - 1].piece].file].name,
-                    s->file[s->piece[s->whole[i].piece].file].name);
+    if (r == DPC_OK)
+        r = source_sort(s);
     if (r == DPC_OK)
         *out = s;
     else
@@ -392,7 +270,10 @@ void dpc_source_close(DpcSource *s)
         dpc_safe_close(s->file[i].open);
         free(s->file[i].name);
     }
+    for (uint32_t i = 0; i < s->nkept; i++)
+        free(s->kept[i]);
     json_decref(s->index);
+    free(s->kept);
     free(s->file);
     free(s->whole);
     free(s->piece);
@@ -416,6 +297,7 @@ static DpcStatus window_get(Window *w, int64_t at, int64_t n, char **p,
         w->lo = w->hi = at;
         int64_t left = w->t->bytes - at;
         int64_t want = left < w->cap ? left : w->cap;
+        dpc_safe_ahead(w->safe, w->t, at + want, (size_t)want);
         DpcStatus r = dpc_safe_read(w->safe, w->t, at, w->stage, (size_t)want);
         if (r != DPC_OK)
             return r;
@@ -426,26 +308,57 @@ static DpcStatus window_get(Window *w, int64_t at, int64_t n, char **p,
     return DPC_OK;
 }
 
-typedef struct Target { const int64_t *ext; DpcDtype to; char *out; } Target;
+typedef struct Target { const int64_t *ext; DpcSafeKind to; char *out; } Target;
+
+/* Bytes of the file straight to where they belong, the next ones asked for
+ * before these are waited for: copying and the disk work at once. */
+static DpcStatus run_read(const Window *w, int64_t at, int64_t n, char *to)
+{
+    for (int64_t done = 0; done < n;) {
+        int64_t k = n - done < w->cap ? n - done : w->cap;
+        dpc_safe_ahead(w->safe, w->t, at + done + k, (size_t)w->cap);
+        DpcStatus r = dpc_safe_read(w->safe, w->t, at + done, to + done,
+                                    (size_t)k);
+        if (r != DPC_OK)
+            return r;
+        done += k;
+    }
+    return DPC_OK;
+}
+
+/* Elements from `at` on, through the stage. */
+static DpcStatus run_convert(Window *w, DpcSafeKind kind, int64_t at,
+                             int64_t n, const Target *t, char *to)
+{
+    int64_t esize = dpc_safe_bits(kind) / 8, size = dpc_safe_bits(t->to) / 8;
+    for (int64_t done = 0; done < n;) {
+        char *p;
+        int64_t got;
+        DpcStatus r = window_get(w, (at + done) * esize, (n - done) * esize,
+                                 &p, &got);
+        if (r != DPC_OK)
+            return r;
+        dpc_safe_convert(kind, p, t->to, to + done * size, got / esize);
+        done += got / esize;
+    }
+    return DPC_OK;
+}
 
 static DpcStatus piece_copy(Window *w, DpcSafeKind kind, const DpcBox *from,
                             const DpcBox *box, const Target *t)
 {
-    int64_t esize = w->t->bytes / dpc_box_count(from), a, b;
+    int64_t esize = dpc_safe_bits(kind) / 8, size = dpc_safe_bits(t->to) / 8;
+    int64_t a, b;
     w->cap -= w->cap % esize;             /* elements never straddle */
     DpcRuns runs = dpc_runs(from, from->size, box, t->ext);
-    while (dpc_runs_next(&runs, &a, &b))
-        for (int64_t done = 0; done < runs.run;) {
-            char *p;
-            int64_t got;
-            DpcStatus r = window_get(w, (a + done) * esize,
-                                     (runs.run - done) * esize, &p, &got);
-            if (r != DPC_OK)
-                return r;
-            char *out = t->out + (b + done) * dpc_dtype_size(t->to);
-            dpc_safe_convert(kind, p, t->to, out, got / esize);
-            done += got / esize;
-        }
+    bool straight = kind == t->to && runs.run * esize >= STRAIGHT;
+    while (dpc_runs_next(&runs, &a, &b)) {
+        DpcStatus r = straight
+            ? run_read(w, a * esize, runs.run * esize, t->out + b * size)
+            : run_convert(w, kind, a, runs.run, t, t->out + b * size);
+        if (r != DPC_OK)
+            return r;
+    }
     return DPC_OK;
 }
 
@@ -456,7 +369,7 @@ static DpcStatus piece_find(DpcSource *s, const DpcWhole *w, const DpcPiece *p,
     DpcStatus r = file_open(s, p->file);
     if (r != DPC_OK)
         return r;
-    const DpcSafeTensor *t = dpc_safe_find(s->file[p->file].open, w->name);
+    const DpcSafeTensor *t = dpc_safe_find(s->file[p->file].open, w->own);
     bool same = t && t->kind == w->kind && t->ndim == w->ndim;
     for (int d = 0; same && d < t->ndim; d++)
         same = t->dim[d] == p->box.size[d];
@@ -468,13 +381,13 @@ static DpcStatus piece_find(DpcSource *s, const DpcWhole *w, const DpcPiece *p,
 }
 
 DpcStatus dpc_source_read(DpcSource *s, const DpcWhole *w, const DpcBox *box,
-                          const int64_t *ext, DpcDtype to, void *out,
+                          const int64_t *ext, DpcSafeKind to, void *out,
                           void *stage, size_t nstage)
 {
     int64_t found = 0;
     if (!dpc_safe_converts(w->kind, to))
         return bad("\"%s\": %s cannot be read as %s", w->name,
-                   dpc_safe_kind_name(w->kind), dpc_dtype_name(to));
+                   dpc_safe_kind_name(w->kind), dpc_safe_kind_name(to));
     for (uint32_t i = w->piece; i < w->piece + w->npiece; i++) {
         const DpcPiece *p = &s->piece[i];
         DpcBox meet = dpc_box_meet(&p->box, box);
@@ -495,6 +408,38 @@ DpcStatus dpc_source_read(DpcSource *s, const DpcWhole *w, const DpcBox *box,
         return DPC_OK;
     return bad("\"%s\": %" PRId64 " of %" PRId64 " elements are in no file",
                w->name, dpc_box_count(box) - found, dpc_box_count(box));
+}
+
+/* Dimensions from `d` on fit the room together; of dimension d - 1 as many
+ * rows as fit are taken at once; the ones before go one by one. */
+DpcStatus dpc_source_slices(const DpcWhole *w, int64_t room,
+                            DpcStatus (*fn)(void *arg, const DpcBox *),
+                            void *arg)
+{
+    DpcBox box = dpc_box_whole(w->ndim, w->dim);
+    int d = w->ndim, i = 0;
+    if (dpc_box_count(&box) == 0)
+        return DPC_OK;
+    while (d > 0 && w->dim[d - 1] <= room)
+        room /= w->dim[--d];
+    for (int k = 0; k < d; k++)
+        box.size[k] = 1;
+    do {
+        if (d > 0) {
+            int64_t left = w->dim[d - 1] - box.at[d - 1];
+            box.size[d - 1] = room < left ? room : left;
+        }
+        DpcStatus s = fn(arg, &box);
+        if (s != DPC_OK)
+            return s;
+        for (i = d - 1; i >= 0; i--) {
+            box.at[i] += box.size[i];
+            if (box.at[i] < w->dim[i])
+                break;
+            box.at[i] = 0;
+        }
+    } while (i >= 0);
+    return DPC_OK;
 }
 
 /* ---- names ---- */
@@ -523,14 +468,27 @@ static int distance(const char *a, const char *b, int most)
     return row[nb];
 }
 
-const char *dpc_source_near(const DpcSource *s, const char *name)
+const char *dpc_name_near(const char *name, uint32_t n,
+                          const char *(*at)(const void *arg, uint32_t i),
+                          const void *arg)
 {
     const char *best = NULL;
     int most = (int)strlen(name) / 3;
-    for (uint32_t i = 0; i < s->n && most >= 0; i++) {
-        int d = distance(name, s->whole[i].name, most);
+    for (uint32_t i = 0; i < n && most >= 0; i++) {
+        const char *other = at(arg, i);
+        int d = other ? distance(name, other, most) : most + 1;
         if (d <= most)
-            best = s->whole[i].name, most = d - 1;
+            best = other, most = d - 1;
     }
     return best;
+}
+
+static const char *whole_name(const void *s, uint32_t i)
+{
+    return ((const DpcSource *)s)->whole[i].name;
+}
+
+const char *dpc_source_near(const DpcSource *s, const char *name)
+{
+    return dpc_name_near(name, s->n, whole_name, s);
 }

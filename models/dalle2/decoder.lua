@@ -2,7 +2,7 @@
 --
 -- With `--config decoder_config.json` it is the published one, of any size:
 -- full/unit_decoder.lua.  Without, it is the demo's, which follows.
--- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema`.
+-- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema:partial`.
 -- The embedding is dropped now and then, for classifier-free guidance, and
 -- jittered, because the prior's will not be exact either.
 

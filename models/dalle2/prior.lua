@@ -2,7 +2,7 @@
 --
 -- With `--config prior_config.json` it is the published one, of any size:
 -- full/unit_prior.lua.  Without, it is the demo's, which follows.
--- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema`.
+-- CLIP's weights are frozen: start with `--init-from clip=RUN/clip:ema:partial`.
 -- The diffusion is over embeddings scaled to variance one, predicting x0
 -- (Ramesh et al. 2022, 2.2).
 

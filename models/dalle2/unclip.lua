@@ -1,7 +1,7 @@
 -- unclip.lua -- draws pictures from captions: CLIP's text, prior, decoder.
 --
 -- The sampler is a unit of its own that reads three checkpoints:
---     --init-from clip=RUN/clip:ema --init-from prior=RUN/prior:ema
+--     --init-from clip=RUN/clip:ema:extra --init-from prior=RUN/prior:ema
 --     --init-from decoder=RUN/decoder:ema
 -- Between its entries the half-made embeddings and pictures are states.
 

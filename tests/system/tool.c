@@ -209,7 +209,7 @@ static float *whole_read(DpcSource *s, const DpcWhole *w, int64_t *n)
     }
     box.ndim = w->ndim;
     float *x = malloc((size_t)*n * 4 + 4);
-    DpcStatus r = dpc_source_read(s, w, &box, w->dim, DPC_F32, x, stage,
+    DpcStatus r = dpc_source_read(s, w, &box, w->dim, DPC_SAFE_F32, x, stage,
                                   sizeof stage);
     if (r)
         exit(told(r));

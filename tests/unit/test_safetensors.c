@@ -263,16 +263,48 @@ static void floats_are_converted_both_ways(void **state)
     float f[6];
     uint16_t b[4];
     (void)state;
-    assert_true(dpc_safe_convert(DPC_SAFE_F16, half, DPC_F32, f, 6));
+    assert_true(dpc_safe_convert(DPC_SAFE_F16, half, DPC_SAFE_F32, f, 6));
     for (int i = 0; i < 6; i++)
         assert_true(f[i] == want[i] || (isnan(f[i]) && isnan(want[i])));
     static const float ties[] = { 1 + 0x1p-8f, 1 + 0x3p-8f, 1.5f, NAN };
-    assert_true(dpc_safe_convert(DPC_SAFE_F32, ties, DPC_BF16, b, 4));
+    assert_true(dpc_safe_convert(DPC_SAFE_F32, ties, DPC_SAFE_BF16, b, 4));
     assert_int_equal(b[0], 0x3f80);
     assert_int_equal(b[1], 0x3f82);
     assert_int_equal(b[2], 0x3fc0);
     assert_int_equal(b[3] & 0x7fff, 0x7fc0);
-    assert_false(dpc_safe_convert(DPC_SAFE_I64, half, DPC_F32, f, 1));
+    assert_false(dpc_safe_convert(DPC_SAFE_I64, half, DPC_SAFE_F32, f, 1));
+}
+
+/* Ties of double to bf16 and f16 that a way over f32 would round twice. */
+static void doubles_are_rounded_once(void **state)
+{
+    static const double d[] = { 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40,
+                                -(1 + 0x3p-8 - 0x1p-40), 1e300 };
+    static const double h[] = { 1 + 0x1p-11 + 0x1p-40, 65519.9, 65520,
+                                0x1p-25 + 0x1p-60, 0x1p-25, -0x3p-25 };
+    static const uint16_t bf16[] = { 0x3f81, 0x3f80, 0xbf81, 0x7f80 };
+    static const uint16_t half[] = { 0x3c01, 0x7bff, 0x7c00, 1, 0, 0x8002 };
+    uint16_t b[6];
+    double back[6];
+    (void)state;
+    assert_true(dpc_safe_convert(DPC_SAFE_F64, d, DPC_SAFE_BF16, b, 4));
+    assert_memory_equal(b, bf16, sizeof bf16);
+    assert_true(dpc_safe_convert(DPC_SAFE_F64, h, DPC_SAFE_F16, b, 6));
+    assert_memory_equal(b, half, sizeof half);
+    assert_true(dpc_safe_convert(DPC_SAFE_F16, b, DPC_SAFE_F64, back, 6));
+    assert_true(back[1] == 65504 && back[3] == 0x1p-24);
+}
+
+static void every_half_survives_the_way_through_f32(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 65536; i++) {
+        uint16_t from = (uint16_t)i, to;
+        float f;
+        dpc_safe_convert(DPC_SAFE_F16, &from, DPC_SAFE_F32, &f, 1);
+        dpc_safe_convert(DPC_SAFE_F32, &f, DPC_SAFE_F16, &to, 1);
+        assert_true(to == from || (f != f && (to & 0x7e00) == 0x7e00));
+    }
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -287,6 +319,8 @@ int main(void)
         T(a_file_that_shrinks_is_an_error_not_a_signal),
         T(a_folder_of_files_is_one_source),
         T(floats_are_converted_both_ways),
+        T(doubles_are_rounded_once),
+        T(every_half_survives_the_way_through_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
