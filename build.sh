@@ -25,7 +25,7 @@ libraries() {
     MPI_C=$(flags --cflags ompi-c || mpicc --showme:compile 2>/dev/null)
     MPI_L=$(flags --libs ompi-c || mpicc --showme:link 2>/dev/null)
     LUA_C=$(flags --cflags lua5.4) LUA_L=$(flags --libs lua5.4)
-    IMG="libpng libturbojpeg jansson"
+    IMG="libpng libturbojpeg libwebp jansson libpcre2-8 libutf8proc"
     IMG_C=$(flags --cflags $IMG) IMG_L=$(flags --libs $IMG)
     RTLIBS="$MPI_L $IMG_L -ldnnl -lgomp -ldl -lz -lm -lpthread"
     LIBS="$LUA_L $RTLIBS"
@@ -171,7 +171,7 @@ ir        ir/
 passes    ir/|passes/
 codegen   ir/|codegen/|runtime/dpc_rt.h
 runtime   runtime/
-compiler  ir/|passes/|codegen/|compiler/|runtime/(dpc_rt|data|source).h
+compiler  ir/|passes/|codegen/|compiler/|runtime/(dpc_rt|data|source|token).h
 EOF
     grep -Hn '#include <lua\|#include <lauxlib' ir/*.[ch] passes/*.[ch] \
         codegen/*.[ch] runtime/*.[ch] $(ls compiler/*.[ch] |
@@ -242,6 +242,9 @@ pgrep procps tests find the ranks that they kill
 /usr/include/dnnl.h libdnnl-dev matrix products and convolutions
 /usr/include/png.h libpng-dev reads and writes pictures
 /usr/include/turbojpeg.h libturbojpeg0-dev reads pictures
+/usr/include/webp/decode.h libwebp-dev reads pictures
+/usr/include/pcre2.h libpcre2-dev cuts text into words, as published tokenizers do
+/usr/include/utf8proc.h libutf8proc-dev normal form and lower case of text
 /usr/include/jansson.h libjansson-dev reads JSON
 /usr/include/xxhash.h libxxhash-dev names kernels by their text
 /usr/include/zlib.h zlib1g-dev reads .gz data

@@ -2,9 +2,9 @@
  *
  *     head    fields, and the first samples
  *     stats   of each field over all samples: mean, deviation, extremes
- *     verify  every sample read once; corrupt ones counted and named */
-#include "compiler/options.h"
-#include "runtime/data.h"
+ *     verify  every sample read once; corrupt ones counted and named
+ *     tokens  a text as the ids of a tokenizer (data_token.c) */
+#include "compiler/data.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -146,9 +146,10 @@ int cmd_data(const Options *o)
         const char *name;
         int (*fn)(const Options *);
     } what[] = { { "head", data_head }, { "stats", data_stats },
-                 { "verify", data_verify } };
+                 { "verify", data_verify },
+                 { "tokens", data_tokens } };
     for (int i = 0; i < COUNT(what); i++)
         if (strcmp(o->file[0], what[i].name) == 0)
             return what[i].fn(o);
-    usage("data: \"%s\" is not one of head, stats, verify", o->file[0]);
+    usage("data: \"%s\" is not one of head, stats, verify, tokens", o->file[0]);
 }
