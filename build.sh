@@ -243,7 +243,7 @@ pgrep procps tests find the ranks that they kill
 /usr/include/png.h libpng-dev reads and writes pictures
 /usr/include/turbojpeg.h libturbojpeg0-dev reads pictures
 /usr/include/webp/decode.h libwebp-dev reads pictures
-/usr/include/pcre2.h libpcre2-dev cuts text into words, as published tokenizers do
+/usr/include/pcre2.h libpcre2-dev cuts text into words for tokenizers
 /usr/include/utf8proc.h libutf8proc-dev normal form and lower case of text
 /usr/include/jansson.h libjansson-dev reads JSON
 /usr/include/xxhash.h libxxhash-dev names kernels by their text

@@ -90,7 +90,7 @@ static bool is_picture(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && (!strcasecmp(dot, ".png") || !strcasecmp(dot, ".jpg") ||
-                   !strcasecmp(dot, ".jpeg"));
+                   !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".webp"));
 }
 
 static size_t class_length(const char *name)
@@ -194,8 +194,8 @@ static DpcStatus folder_list(Folder *f)
         return s;
     if (!f->n)
         return dpc_fail(DPC_USER, "%s: error: data: 0 pictures below the "
-                        "folder, wanted at least 1; give a folder with .png "
-                        "or .jpg files", f->dir);
+                        "folder, wanted at least 1; give a folder with .png, "
+                        ".jpg or .webp files", f->dir);
     qsort(f->name, (size_t)f->n, sizeof *f->name, by_class);
     f->label = malloc((size_t)f->n * sizeof *f->label);
     f->path = malloc(strlen(f->dir) + (size_t)f->name_max + 2);

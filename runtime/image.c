@@ -1,4 +1,4 @@
-/* image.c -- reads PNG and JPEG files into u8 [h, w, 3] of a wanted size.
+/* image.c -- reads PNG, JPEG and WebP files into u8 [h, w, 3] of a wanted size.
  *
  * The kind of a file is told by its first bytes, not by its name.  JPEG is
  * decoded at 1/2, 1/4 or 1/8 in the DCT domain while it still covers the
@@ -6,9 +6,9 @@
  * least two input pixels: linear interpolation upwards, a weighted area mean
  * downwards, hence no aliasing (as Pillow's BILINEAR).
  *
- * All memory of ours is taken at open; libpng and TurboJPEG take and free
- * some of their own a picture.  Pixels are bounded, so that a small file that
- * promises a huge picture is one more corrupt sample and not the end. */
+ * All memory of ours is taken at open; libpng, TurboJPEG and libwebp take and
+ * free some of their own a picture.  Pixels are bounded, so that a small file
+ * that promises a huge picture is one more corrupt sample and not the end. */
 #include "runtime/image.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <turbojpeg.h>
 #include <unistd.h>
+#include <webp/decode.h>
 
 enum {
     PIXELS = 1 << 25,                     /* 33 million: 8K frames fit */
@@ -138,7 +139,7 @@ static bool fits(int64_t h, int64_t w)
     return h > 0 && w > 0 && h <= SIDE && w <= SIDE && h * w <= PIXELS;
 }
 
-/* ---- the two kinds ----
+/* ---- the three kinds ----
  * Each tells the size of the picture when `to` is NULL, else decodes it to
  * to : u8[size.h, size.w, 3], which is im->pixel or has room for `want`. */
 
@@ -229,6 +230,53 @@ static DpcStatus jpeg_decode(DpcImager *im, const char *path, Size want,
     return s;
 }
 
+static bool is_webp(const DpcImager *im)
+{
+    return im->n >= 12 && !memcmp(im->file, "RIFF", 4) &&
+           !memcmp(im->file + 8, "WEBP", 4);
+}
+
+/* to : u8[n, 3] = from : u8[n, 4] on white. */
+static void on_white(const uint8_t *from, int64_t n, uint8_t *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++) {
+            int a = from[4 * i + 3];
+            to[3 * i + c] = (uint8_t)((from[4 * i + c] * a +
+                                       255 * (255 - a) + 127) / 255);
+        }
+}
+
+static DpcStatus webp_decode(DpcImager *im, const char *path, Size want,
+                             bool head, uint8_t *to, Size *is)
+{
+    static const char damaged[] = "the WebP data are damaged or break off";
+    WebPBitstreamFeatures f;
+    int w, h;
+    if (WebPGetFeatures(im->file, (size_t)im->n, &f) != VP8_STATUS_OK)
+        return corrupt(path, damaged);
+    *is = (Size){ f.height, f.width };
+    if (f.has_animation)
+        return corrupt(path, "an animation; one picture is wanted");
+    if (head)
+        return DPC_OK;
+    if (!fits(is->h, is->w))
+        return too_large(path, is->h, is->w);
+    if (is->h != want.h || is->w != want.w)
+        to = im->pixel;
+    int64_t n = is->h * is->w;
+    if (!f.has_alpha)
+        return WebPDecodeRGBInto(im->file, (size_t)im->n, to, 3 * (size_t)n,
+                                 3 * f.width) ? DPC_OK
+                                              : corrupt(path, damaged);
+    uint8_t *rgba = WebPDecodeRGBA(im->file, (size_t)im->n, &w, &h);
+    if (!rgba)
+        return corrupt(path, damaged);
+    on_white(rgba, n, to);
+    WebPFree(rgba);
+    return DPC_OK;
+}
+
 static DpcStatus decode(DpcImager *im, const DpcSpan *f, Size want, bool head,
                         uint8_t *to, Size *is)
 {
@@ -239,7 +287,10 @@ static DpcStatus decode(DpcImager *im, const DpcSpan *f, Size want, bool head,
         return png_decode(im, f->path, want, head, to, is);
     if (is_jpeg(im))
         return jpeg_decode(im, f->path, want, head, to, is);
-    return corrupt(f->path, "neither PNG nor JPEG by its first bytes");
+    if (is_webp(im))
+        return webp_decode(im, f->path, want, head, to, is);
+    return corrupt(f->path, "neither PNG nor JPEG nor WebP by its first "
+                   "bytes");
 }
 
 DpcStatus dpc_image_size(DpcImager *im, const DpcSpan *f, int64_t *h,

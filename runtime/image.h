@@ -1,4 +1,4 @@
-/* image.h -- pictures from PNG and JPEG files, pictures to PNG files. */
+/* image.h -- pictures from PNG, JPEG and WebP files, pictures to PNG files. */
 #ifndef DPC_IMAGE_H
 #define DPC_IMAGE_H
 

@@ -21,6 +21,8 @@
 #include <utf8proc.h>
 #include <zlib.h>
 
+#define bad dpc_token_bad
+
 enum { PATH = 1100, FILE_MAX = 1 << 28 };
 
 /* How the older files' classes treat a text. */
@@ -109,7 +111,7 @@ static DpcStatus text_read(const char *path, char **text, size_t *n)
     gzFile f = gzopen(path, "rbe");
     *text = NULL, *n = 0;
     if (!f)
-        return dpc_token_bad(path, "%s; give a folder with tokenizer.json, or with "
+        return bad(path, "%s; give a folder with tokenizer.json, or with "
                    "vocab.json and merges.txt", strerror(errno));
     for (int k = 1; k > 0 && *n < FILE_MAX; *n += k > 0 ? (size_t)k : 0) {
         if (!*text || *n + 1 >= cap) {
@@ -124,12 +126,12 @@ static DpcStatus text_read(const char *path, char **text, size_t *n)
         k = gzread(f, *text + *n, (unsigned)(cap - *n - 1));
         if (k < 0) {
             gzclose(f);
-            return dpc_token_bad(path, "cannot be read or unpacked; fetch it again");
+            return bad(path, "cannot be read or unpacked; fetch it again");
         }
     }
     gzclose(f);
     (*text)[*n] = '\0';
-    return *n < FILE_MAX ? DPC_OK : dpc_token_bad(path, "more than %d bytes", FILE_MAX);
+    return *n < FILE_MAX ? DPC_OK : bad(path, "more than %d bytes", FILE_MAX);
 }
 
 DpcStatus dpc_token_json(const char *path, json_t **out)
@@ -144,7 +146,7 @@ DpcStatus dpc_token_json(const char *path, json_t **out)
                      "again", path, e.line, e.text);
     free(text);
     if (!s && !json_is_object(*out))
-        s = dpc_token_bad(path, "no JSON object; fetch the file again");
+        s = bad(path, "no JSON object; fetch the file again");
     return s;
 }
 
@@ -168,11 +170,11 @@ DpcStatus dpc_token_vocab(DpcToken *t, const char *path, const json_t *o)
     const json_t *v;
     DpcStatus s = DPC_OK;
     if (!json_object_size(o))
-        return dpc_token_bad(path, "no \"vocab\" of tokens and ids");
+        return bad(path, "no \"vocab\" of tokens and ids");
     json_object_foreach((json_t *)o, key, v) {
         json_int_t id = json_integer_value(v);
         if (!json_is_integer(v) || id < 0 || id >= INT32_MAX)
-            return dpc_token_bad(path, "token \"%.80s\" has no id from 0 to %d", key,
+            return bad(path, "token \"%.80s\" has no id from 0 to %d", key,
                        INT32_MAX - 1);
         if (id >= t->count)
             t->count = id + 1;
@@ -198,11 +200,11 @@ static DpcStatus merge_add(DpcToken *t, const char *path, size_t number,
     snprintf(shown[0], sizeof shown[0], "%s", a);
     snprintf(shown[1], sizeof shown[1], "%s", b);
     if (!letters_read(a, &na) || !letters_read(b, &nb))
-        return dpc_token_bad(path, "merge %zu, \"%s %s\", is not written in the byte "
+        return bad(path, "merge %zu, \"%s %s\", is not written in the byte "
                    "alphabet", number, shown[0], shown[1]);
     DpcStatus s = dpc_bpe_merge(&t->bpe, a, na, b, nb, &absent);
     return !absent ? s
-         : dpc_token_bad(path, "merge %zu, \"%s %s\": %s is not in the vocabulary of %u "
+         : bad(path, "merge %zu, \"%s %s\": %s is not in the vocabulary of %u "
                "tokens; take both files from one place", number, shown[0],
                shown[1], absent, t->bpe.ntoken);
 }
@@ -213,7 +215,7 @@ static DpcStatus merge_line(DpcToken *t, const char *path, size_t number,
 {
     char *space = strchr(line, ' ');
     if (!space || space == line || !space[1] || strchr(space + 1, ' '))
-        return dpc_token_bad(path, "merge %zu, \"%.80s\", is not two tokens and a space",
+        return bad(path, "merge %zu, \"%.80s\", is not two tokens and a space",
                    number, line);
     *space = '\0';
     return merge_add(t, path, number, line, space + 1);
@@ -226,13 +228,13 @@ DpcStatus dpc_token_merges(DpcToken *t, const char *path, const json_t *all)
     const json_t *v;
     DpcStatus s = DPC_OK;
     if (!json_is_array(all))
-        return dpc_token_bad(path, "no array \"merges\"");
+        return bad(path, "no array \"merges\"");
     json_array_foreach(all, i, v) {
         const char *a = json_string_value(json_array_get(v, 0));
         const char *b = json_string_value(json_array_get(v, 1));
         const char *line = json_string_value(v);
         if (!line && (!a || !b))
-            return dpc_token_bad(path, "merge %zu is not two tokens", i);
+            return bad(path, "merge %zu is not two tokens", i);
         char *x = strdup(line ? line : a), *y = strdup(line ? "" : b);
         s = !x || !y ? no_memory() : line ? merge_line(t, path, i, x)
                                           : merge_add(t, path, i, x, y);
@@ -288,7 +290,7 @@ static DpcStatus ends_use(DpcToken *t, const char *path, const Preset *p)
     t->first = dpc_token_id(t, p->first);
     t->last = dpc_token_id(t, p->last);
     if ((p->first && t->first < 0) || (p->last && t->last < 0))
-        return dpc_token_bad(path, "the vocabulary lacks \"%s\" or \"%s\"", p->first,
+        return bad(path, "the vocabulary lacks \"%s\" or \"%s\"", p->first,
                    p->last);
     DpcStatus s = p->first ? dpc_token_added_add(t, p->first, t->first, true)
                            : DPC_OK;
@@ -303,10 +305,10 @@ static DpcStatus added_add(DpcToken *t, const char *path, const char *text,
     static const char *const undone[] = {"lstrip", "rstrip", "single_word"};
     for (size_t i = 0; i < sizeof undone / sizeof *undone; i++)
         if (json_is_true(json_object_get(how, undone[i])))
-            return dpc_token_bad(path, "added token \"%.80s\" with \"%s\" is "
-                                 "not done", text ? text : "?", undone[i]);
+            return bad(path, "added token \"%.80s\" with \"%s\" is "
+                       "not done", text ? text : "?", undone[i]);
     if (!text || id < 0 || id >= INT32_MAX)
-        return dpc_token_bad(path, "an added token without text and id");
+        return bad(path, "an added token without text and id");
     return dpc_token_added_add(t, text, (int32_t)id,
                                json_is_true(json_object_get(how,
                                                             "normalized")));
@@ -338,12 +340,6 @@ static DpcStatus beside(const char *dir, const char *name, json_t **o)
         return dpc_token_json(path, o);
     *o = json_object();
     return *o ? DPC_OK : no_memory();
-}
-
-static DpcStatus merge_line_take(DpcToken *t, const char *path, size_t i,
-                                 char *line)
-{
-    return merge_line(t, path, i, line);
 }
 
 static DpcStatus merges_text(DpcToken *t, const char *path, LineFn *take)
@@ -378,13 +374,13 @@ static DpcStatus pair_read(DpcToken *t, const char *vocab, const char *dir,
         p = &presets[CLIP];
     json_decref(o);
     if (!s && !p)
-        s = dpc_token_bad(dir, "class \"%s\" of tokenizer_config.json is not "
-                          "read; CLIPTokenizer, Qwen2Tokenizer, GPT2Tokenizer "
-                          "are, or give tokenizer.json", class);
+        s = bad(dir, "class \"%s\" of tokenizer_config.json is not "
+                "read; CLIPTokenizer, Qwen2Tokenizer, GPT2Tokenizer "
+                "are, or give tokenizer.json", class);
     if (!s && !there(path, dir, "merges.txt"))
-        s = dpc_token_bad(path, "%s, but there is vocab.json; give both",
-                          strerror(errno));
-    s = s ? s : merges_text(t, path, merge_line_take);
+        s = bad(path, "%s, but there is vocab.json; give both",
+                strerror(errno));
+    s = s ? s : merges_text(t, path, merge_line);
     s = s ? s : dpc_token_added(t, dir, json_object_get(config,
                                                    "added_tokens_decoder"));
     s = s ? s : beside(dir, "added_tokens.json", &more);
@@ -406,8 +402,8 @@ static DpcStatus simple_line(DpcToken *t, const char *path, size_t i,
         return DPC_OK;
     char *space = memccpy(both, line, ' ', n < sizeof both ? n : 0);
     if (!space)
-        return dpc_token_bad(path, "line %zu, \"%.80s\", is not two tokens and "
-                             "a space", i, line);
+        return bad(path, "line %zu, \"%.80s\", is not two tokens and "
+                   "a space", i, line);
     memcpy(space - 1, strchr(line, ' ') + 1, n - (size_t)(space - both));
     n--;
     if (letters_read(both, &n) &&
@@ -477,8 +473,8 @@ static DpcStatus folder_read(DpcToken *t, const char *dir)
                     there(path, dir, simple[1])))
         s = simple_read(t, path);
     else if (!s)
-        s = dpc_token_bad(dir, "neither tokenizer.json, nor vocab.json and "
-                          "merges.txt, nor %s is in the folder", simple[0]);
+        s = bad(dir, "neither tokenizer.json, nor vocab.json and "
+                "merges.txt, nor %s is in the folder", simple[0]);
     s = s ? s : config_use(t, dir, config);
     json_decref(config);
     return s;
@@ -492,9 +488,9 @@ DpcStatus dpc_token_read(DpcToken *t, const char *path)
     char dir[PATH];
     base = base ? base + 1 : path;
     if (stat(path, &st))
-        return dpc_token_bad(path, "%s; give a folder with tokenizer.json, or "
-                             "with vocab.json and merges.txt",
-                             strerror(errno));
+        return bad(path, "%s; give a folder with tokenizer.json, or "
+                   "with vocab.json and merges.txt",
+                   strerror(errno));
     if (S_ISDIR(st.st_mode))
         return folder_read(t, path);
     snprintf(dir, sizeof dir, "%.*s", base > path ? (int)(base - path) - 1

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define bad dpc_token_bad
+
 static const char *string_at(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
@@ -16,7 +18,7 @@ static const char *string_at(const json_t *o, const char *key)
 static DpcStatus norm_add(DpcToken *t, DpcTokenNorm n)
 {
     if (t->nnorm == DPC_NNORM)
-        return dpc_token_bad(t->path, "more than %d steps of \"normalizer\"", DPC_NNORM);
+        return bad(t->path, "more than %d steps of \"normalizer\"", DPC_NNORM);
     t->norm[t->nnorm++] = n;
     return DPC_OK;
 }
@@ -40,7 +42,7 @@ static DpcStatus normalizer_read(DpcToken *t, const char *path,
         !strcmp(regex, "\\s+") && !strcmp(to, " "))
         return norm_add(t, DPC_NORM_SPACE);
     if (!type || strcmp(type, "Sequence"))
-        return dpc_token_bad(path, "normalizer \"%s\" is not done; NFC, Lowercase and "
+        return bad(path, "normalizer \"%s\" is not done; NFC, Lowercase and "
                    "Replace of \\s+ by a space are", type ? type : "?");
     json_array_foreach(json_object_get(o, "normalizers"), i, part)
         if (!s)
@@ -57,10 +59,10 @@ static DpcStatus split_read(DpcToken *t, const char *path, const json_t *o)
     bool removed = how && !strcmp(how, "Removed");
     char quoted[256];
     if (!how || (!removed && strcmp(how, "Isolated")))
-        return dpc_token_bad(path, "pre_tokenizer Split with behavior \"%s\" is not "
+        return bad(path, "pre_tokenizer Split with behavior \"%s\" is not "
                    "done; Isolated and Removed are", how ? how : "?");
     if (!regex && (!text || strlen(text) > 200 || strstr(text, "\\E")))
-        return dpc_token_bad(path, "pre_tokenizer Split has no pattern");
+        return bad(path, "pre_tokenizer Split has no pattern");
     if (!regex)
         snprintf(quoted, sizeof quoted, "\\Q%s\\E", text);
     return dpc_token_split_add(t, regex ? regex : quoted, !removed || invert,
@@ -79,13 +81,13 @@ static DpcStatus cutter_read(DpcToken *t, const char *path, const json_t *o,
     if (type && !strcmp(type, "ByteLevel")) {
         *bytes = true;
         if (json_is_true(json_object_get(o, "add_prefix_space")))
-            return dpc_token_bad(path, "pre_tokenizer ByteLevel with add_prefix_space "
+            return bad(path, "pre_tokenizer ByteLevel with add_prefix_space "
                        "is not done");
         return use && !json_is_true(use) ? DPC_OK
              : dpc_token_split_add(t, dpc_token_gpt2, true, true);
     }
     if (!type || strcmp(type, "Sequence"))
-        return dpc_token_bad(path, "pre_tokenizer \"%s\" is not done; Sequence, Split "
+        return bad(path, "pre_tokenizer \"%s\" is not done; Sequence, Split "
                    "and ByteLevel are", type ? type : "?");
     json_array_foreach(json_object_get(o, "pretokenizers"), i, part)
         if (!s)
@@ -106,7 +108,7 @@ static DpcStatus template_read(DpcToken *t, const char *path, const json_t *o)
         if (!name)
             continue;
         if (*to >= 0 || dpc_token_id(t, name) < 0)
-            return dpc_token_bad(path, "post_processor: \"%s\" is no token, or a second "
+            return bad(path, "post_processor: \"%s\" is no token, or a second "
                        "one on its side", name);
         *to = dpc_token_id(t, name);
     }
@@ -132,8 +134,8 @@ static DpcStatus processor_read(DpcToken *t, const char *path,
     if (type && !strcmp(type, "TemplateProcessing"))
         return template_read(t, path, o);
     if (!type || strcmp(type, "Sequence"))
-        return dpc_token_bad(path, "post_processor \"%s\" is not done", type ? type
-                                                                   : "?");
+        return bad(path, "post_processor \"%s\" is not done", type ? type
+                   : "?");
     json_array_foreach(json_object_get(o, "processors"), i, part)
         if (!s)
             s = processor_read(t, path, part);
@@ -146,13 +148,13 @@ static DpcStatus model_read(DpcToken *t, const char *path, const json_t *o)
     const char *suffix = string_at(o, "end_of_word_suffix");
     const char *prefix = string_at(o, "continuing_subword_prefix");
     if (type && strcmp(type, "BPE"))
-        return dpc_token_bad(path, "model \"%s\" is not done; BPE is", type);
+        return bad(path, "model \"%s\" is not done; BPE is", type);
     if ((prefix && *prefix) ||
         json_is_true(json_object_get(o, "byte_fallback")))
-        return dpc_token_bad(path, "continuing_subword_prefix and byte_fallback are not "
+        return bad(path, "continuing_subword_prefix and byte_fallback are not "
                    "done");
     if (suffix && strlen(suffix) >= sizeof t->bpe.suffix)
-        return dpc_token_bad(path, "end_of_word_suffix of more than %zu bytes",
+        return bad(path, "end_of_word_suffix of more than %zu bytes",
                    sizeof t->bpe.suffix - 1);
     snprintf(t->bpe.suffix, sizeof t->bpe.suffix, "%s", suffix ? suffix : "");
     t->bpe.whole = json_is_true(json_object_get(o, "ignore_merges"));
@@ -171,7 +173,7 @@ DpcStatus dpc_token_whole(DpcToken *t, const char *path)
     s = s ? s : cutter_read(t, path, json_object_get(o, "pre_tokenizer"),
                             &bytes);
     if (!s && !bytes)
-        s = dpc_token_bad(path, "its words are not bytes (no pre_tokenizer ByteLevel)");
+        s = bad(path, "its words are not bytes (no pre_tokenizer ByteLevel)");
     s = s ? s : processor_read(t, path, json_object_get(o, "post_processor"));
     json_decref(o);
     return s;

@@ -38,7 +38,8 @@ DpcStatus dpc_bpe_merge(DpcBpe *, const char *a, size_t na, const char *b,
 /* Finds the 256 (with a suffix 512) tokens of bytes; the byte that has none,
  * or -1. */
 int dpc_bpe_ready(DpcBpe *);
-bool dpc_bpe_reserve(DpcBpe *, int64_t bytes);  /* longest word; false: memory */
+/* For words of so many bytes; false: no memory. */
+bool dpc_bpe_reserve(DpcBpe *, int64_t bytes);
 /* Ids of a word of n > 0 bytes, at most n; how many. */
 int64_t dpc_bpe_word(DpcBpe *, const char *word, int64_t n, int32_t *id);
 int64_t dpc_bpe_bytes(const DpcBpe *);

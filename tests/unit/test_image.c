@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <turbojpeg.h>
+#include <webp/encode.h>
 #include <zlib.h>
 
 /* rows : `depth` bits a channel, as libpng wants them (16: big-endian). */
@@ -246,6 +247,44 @@ static void unsound_pictures_are_refused(void **state)
     rejects("x.jpg", "picture: ");
 }
 
+/* Lossless, of h x w pixels RGBA. */
+static size_t put_webp(const char *name, int h, int w, const uint8_t *rgba)
+{
+    uint8_t *b = NULL;
+    size_t n = WebPEncodeLosslessRGBA(rgba, w, h, 4 * w, &b);
+    assert_true(n > 0);
+    put(name, b, n);
+    WebPFree(b);
+    return n;
+}
+
+static void webp_is_read_and_its_damage_is_told(void **state)
+{
+    (void)state;
+    static uint8_t b[1 << 12], in[4 * 64], x[3 * 64], y[3 * 4];
+    for (int i = 0; i < 64; i++)
+        in[4 * i] = (uint8_t)(3 * i), in[4 * i + 1] = 9, in[4 * i + 3] = 255;
+    size_t n = put_webp("x.webp", 8, 8, in);
+    reads("x.webp", 8, 8, x);
+    pixel_is(x, 0, 9, 0, 0);
+    pixel_is(x + 3 * 63, 189, 9, 0, 0);
+    reads("x.webp", 2, 2, y);
+    in[3] = 0, in[7] = 51;
+    put_webp("a.webp", 8, 8, in);
+    reads("a.webp", 8, 8, x);
+    pixel_is(x, 255, 255, 255, 0);
+    pixel_is(x + 3, 204 + 1, 204 + 2, 204, 1);
+    pixel_is(x + 6, 6, 9, 0, 0);
+    assert_int_equal(get("x.webp", b, sizeof b), n);
+    for (size_t k = 4; k < n; k += 3) {
+        put("cut.webp", b, k);
+        rejects("cut.webp", "picture: ");
+    }
+    b[4]++;                                     /* longer than the file */
+    put("cut.webp", b, n - 8);
+    rejects("cut.webp", "damaged or break off");
+}
+
 /* A decoder may keep tables of the file before. */
 static void a_damaged_jpeg_leaves_the_next_alone(void **state)
 {
@@ -379,6 +418,7 @@ int main(void)
         CASE(halving_is_a_weighted_mean_and_keeps_plain_colours),
         CASE(doubling_interpolates),
         CASE(unsound_pictures_are_refused),
+        CASE(webp_is_read_and_its_damage_is_told),
         CASE(a_damaged_jpeg_leaves_the_next_alone),
         CASE(a_huge_picture_is_refused_before_memory),
         CASE(a_grid_reads_back),
