@@ -73,6 +73,16 @@ static double seconds(const Target *t, const Graph *g, const Ref *r, int n,
     return s;
 }
 
+static void nest_load(const Graph *g, const Ref *r, int n,
+                      const uint32_t *uses, double *bytes, double *work)
+{
+    Arena *a = arena_new();
+    Kernel *k = kernel_describe(a, g, r, n, uses, NULL);
+    *bytes = k ? kernel_traffic(k) : 0;
+    *work = k ? kernel_work(k) : 0;
+    arena_free(a);
+}
+
 static double host_cost(const Graph *g, const Ref *r, int n, const char **why)
 {
     return seconds(&host, g, r, n, why);
@@ -151,8 +161,8 @@ static const Target host = {
     .flops = { [F32] = 1e11, [BF16] = 2e11, [I32] = 2e10, [U8] = 2e10 },
     .bandwidth = 1e10,
     .launch = 4e-6,
-    .cost = host_cost, .layout = host_layout, .pack_bytes = host_pack_bytes,
-    .scratch = host_scratch,
+    .cost = host_cost, .load = nest_load, .layout = host_layout,
+    .pack_bytes = host_pack_bytes, .scratch = host_scratch,
 };
 
 static const Target cuda = {
@@ -160,7 +170,7 @@ static const Target cuda = {
     .flops = { [F32] = 2e13, [BF16] = 4e14, [I32] = 1e13, [U8] = 1e13 },
     .bandwidth = 2e12,
     .launch = 4e-6,
-    .cost = cuda_cost, .layout = cuda_layout,
+    .cost = cuda_cost, .load = nest_load, .layout = cuda_layout,
     .scratch = cuda_scratch,
 };
 

@@ -50,13 +50,6 @@ static unsigned emit_set(const Options *o)
     return set;
 }
 
-/* Cores of the machine, shared by the plan's ranks. */
-static int rank_threads(const Job *j)
-{
-    int n = j->plan->exact ? 1 : j->cluster->cores / plan_ranks(j->plan);
-    return n > 1 ? n : 1;
-}
-
 static FILE *create(const Options *o, const char *name)
 {
     const char *dir = o->emit_dir ? o->emit_dir : ".";
@@ -150,7 +143,7 @@ static UnitOptions unit_options(const Options *o, const Model *m, const Job *j,
         .emit_cubin = emit & EMIT_CUBIN, .cc = cc && *cc ? cc : "cc",
         .march = j->cluster->march, .cache = cache_folder(o),
         .include = fmt(o->arena, "%s/runtime", o->home ? o->home : "."),
-        .threads = rank_threads(j), .jobs = j->cluster->cores,
+        .threads = plan_threads(j->plan, j->cluster), .jobs = j->cluster->cores,
         .verbose = o->verbose,
     };
     if (emit & EMIT_BIN) {
@@ -197,6 +190,23 @@ static void stages_refuse(const Options *o, const Plan *p)
                 m->axis[i].name, m->axis[i].size);
 }
 
+/* What a rank needs at the least must fit before anything is made. */
+static void memory_check(const Options *o, Graph *const *done, int n,
+                         const Job *j)
+{
+    for (int i = 0; i < n; i++) {
+        Priced p = { .plan = NULL };
+        memory_price(done[i], j, &p);
+        if (!p.fits)
+            err_code(3, o->file[0], "%s needs %.1f MiB a rank (leaves %.1f, "
+                     "arena %.1f, io %.1f); a rank of the cluster \"%s\" has "
+                     "%.1f\nhelp: dpc plan --partitioner auto says what fits",
+                     done[i]->entry, mib(p.leaves + p.arena + p.io),
+                     mib(p.leaves), mib(p.arena), mib(p.io), j->cluster->name,
+                     mib(j->cluster->memory));
+    }
+}
+
 /* A line for each entry that trains less than it could. */
 static void dead_report(const Options *o, const Model *m)
 {
@@ -225,12 +235,7 @@ static char *input_text(const Model *m, const Plan *p, const Job *j, size_t *n)
         fprintf(f, "%s %s %s %d\n", m->run[i].command, m->run[i].entry,
                 m->run[i].count ? m->run[i].count : "", m->run[i].times);
     fprintf(f, "%s\n%s\n%s\n", m->name, m->meta, j->target->name);
-    for (int i = 0; i < j->cluster->nlevel; i++)
-        fprintf(f, "%d %a %a\n", j->cluster->level[i].fanout,
-                j->cluster->level[i].bandwidth, j->cluster->level[i].latency);
-    const Cluster *c = j->cluster;
-    fprintf(f, "%lld %a %a %a %a\n", (long long)c->memory, c->flops[F32],
-            c->flops[BF16], c->bandwidth, c->launch);
+    cluster_print(j->cluster, f);
     fclose(f);
     return text;
 }
@@ -265,7 +270,7 @@ void model_compile(const Options *o, const Model *m)
         free(input);
         return;
     }
-    unit_threads(rank_threads(&job));
+    unit_threads(plan_threads(plan, job.cluster));
     dead_report(o, m);
     if (emit & EMIT_PLAN)
         plan_write(o, m, plan);
@@ -280,6 +285,8 @@ void model_compile(const Options *o, const Model *m)
             graph_write(o, m, done[i], "schedule");
     }
     UnitReport r;
+    if (emit & EMIT_BIN)
+        memory_check(o, done, m->nentry, &job);
     if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
         unit_build(done, m->nentry, &u, o->arena, &r);
         report_print(o, &u, &r);

@@ -19,6 +19,16 @@ static int small(int64_t n, const char *name)
     return (int)n;
 }
 
+int ranks_wanted(const Options *o)
+{
+    const Cluster *c = cluster_read(o->home, o->cluster, o->arena);
+    int most = cluster_ranks(c);
+    if (most && o->ranks > most)
+        usage("--ranks %lld: the cluster \"%s\" has %d; --cluster 2x8xNAME "
+              "has 16", (long long)o->ranks, c->name, most);
+    return o->ranks ? small(o->ranks, "ranks") : most ? most : 1;
+}
+
 Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
 {
     PlanOptions p = {
@@ -39,7 +49,7 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     }
     if (o->plan)
         return plan_read(&p, entry, nentry, o->arena);
-    p.ranks = p.ranks ? p.ranks : 1;
+    p.ranks = ranks_wanted(o);
     p.micro = p.micro ? p.micro : 1;
     if (!p.file)
         p.file = o->exact ? "exact" : "ddp";
@@ -61,6 +71,12 @@ static void remember(void *arg, const char *pass, const Graph *before,
     current = after;
 }
 
+int plan_threads(const Plan *p, const Cluster *c)
+{
+    int n = !p ? c->cores : p->exact ? 1 : c->cores / plan_ranks(p);
+    return n > 1 ? n : 1;
+}
+
 Job job_open(const Options *o, const Plan *plan)
 {
     Cluster *c = cluster_read(o->home, o->cluster, o->arena);
@@ -69,6 +85,7 @@ Job job_open(const Options *o, const Plan *plan)
     if (!t)
         err_code(2, "dpc", "--target: this dpc has no target \"%s\"", name);
     die_dump = dump;
+    cluster_share(c, plan ? plan_ranks(plan) : 1, plan_threads(plan, c));
     return (Job){ .keep = o->arena, .plan = plan, .target = t, .cluster = c,
                   .time = o->time_passes, .check = remember };
 }

@@ -60,9 +60,17 @@ Plan *plan_read(const PlanOptions *, Graph *const *entry, int nentry, Arena *);
 void plan_print(const Plan *, FILE *);
 int plan_ranks(const Plan *);             /* processes that it wants */
 
-/* models/clusters/host.lua, or a path.  What the machine knows better (cores,
- * memory) may be 0 there: then it is asked. */
-Cluster *cluster_read(const char *home, const char *file, Arena *);
+/* A cluster file: a path, the name of one of HOME/models/clusters, or such
+ * behind "16x8x", nodes and ranks a node; NULL: host.  What the machine knows
+ * better (cores, memory) may be absent there: then it is asked.  err (1, 2)
+ * naming the line. */
+Cluster *cluster_read(const char *home, const char *spec, Arena *);
+/* Those of HOME/models/clusters, sorted. */
+const char **cluster_names(const char *home, Arena *, int *n);
+int cluster_ranks(const Cluster *);       /* that it has; 0: any number */
+/* From now on as one of so many ranks sees it, with its own memory, and rates
+ * of so many threads. */
+void cluster_share(Cluster *, int ranks, int threads);
 
 /* compiler/near.c: the name that `word` may have meant, or NULL. */
 const char *near_name(const char *word, const char *const *name, int n);

@@ -112,12 +112,14 @@ static void choice_check(const Options *o, const OptionInfo *p, const char *s)
 static double number(const OptionInfo *p, const char *s)
 {
     char *end;
+    double least = p->kind == OPT_COUNT;
     errno = 0;
     double x = strtod(s, &end);
-    if (end == s || *end || errno || x < 0 || !(x <= 1e15) ||
-        (p->kind == OPT_INT && x != (double)(int64_t)x))
-        usage("--%s: \"%s\" is no %snumber from 0", p->name, s,
-              p->kind == OPT_INT ? "whole " : "");
+    if (end == s || *end || errno || !(x >= least && x <= 1e15) ||
+        (p->kind != OPT_REAL && x != (double)(int64_t)x))
+        usage("%s%.1s%s: \"%s\" is no %snumber from %g",
+              *p->name ? "--" : "-", *p->name ? "" : &p->letter, p->name, s,
+              p->kind == OPT_REAL ? "" : "whole ", least);
     return x;
 }
 
@@ -127,6 +129,7 @@ static void put(Options *o, const OptionInfo *p, const char *s)
     List *list = at;
     switch (p->kind) {
     case OPT_FLAG: *(bool *)at = true; break;
+    case OPT_COUNT:
     case OPT_INT:  *(int64_t *)at = (int64_t)number(p, s); break;
     case OPT_REAL: *(double *)at = number(p, s); break;
     case OPT_TEXT:

@@ -17,11 +17,12 @@ enum { NLIST = 64 };
 typedef struct List { const char *at[NLIST]; int n; } List;
 
 typedef enum OptionKind {
-    OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_INT, OPT_REAL
+    OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_COUNT, OPT_INT, OPT_REAL
 } OptionKind;
 #define HOLD_FLAG bool
 #define HOLD_TEXT const char *
 #define HOLD_LIST List
+#define HOLD_COUNT int64_t                /* 0: not given */
 #define HOLD_INT int64_t
 #define HOLD_REAL double
 
@@ -69,10 +70,16 @@ void help_all(FILE *);
 int cmd_eval_cases(const Options *);       /* dpc eval --cases */
 void model_compile(const Options *, const Model *);       /* cmd_compile.c */
 
+void cluster_print(const Cluster *, FILE *);   /* cmd_cluster.c: as a file */
+
 /* driver.c: what the commands that read a model share. */
 Model *model_open(const Options *);
 /* The plan that --plan or --partitioner say; one rank: an empty mesh. */
 Plan *plan_open(const Options *, Graph *const *entry, int nentry);
+/* --ranks, or as many as the cluster has; usage where it has fewer. */
+int ranks_wanted(const Options *);
+/* Threads of a rank: they share the cores of a node. */
+int plan_threads(const Plan *, const Cluster *);
 Job job_open(const Options *, const Plan *);
 Graph *graph_read(const Options *, const char *path);     /* "-": stdin */
 void graph_print_short(const Graph *, FILE *);

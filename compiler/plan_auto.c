@@ -43,6 +43,11 @@ static Tries tries_of(const Options *o, int ranks)
     return t;
 }
 
+double mib(int64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
 /* Bytes of params and states of a rank. */
 static int64_t leaf_bytes(const Graph *g)
 {
@@ -64,15 +69,20 @@ Spent schedule_spent(const Graph *g, const Job *j)
     return s;
 }
 
+void memory_price(const Graph *done, const Job *j, Priced *p)
+{
+    p->leaves = leaf_bytes(done);
+    p->arena = done->sched->bytes[ARENA];
+    p->io = done->sched->bytes[IO];
+    p->fits = p->leaves + p->arena + p->io <= j->cluster->memory;
+}
+
 void plan_price(const Options *o, const Graph *g, Priced *p)
 {
     Job job = job_open(o, p->plan);
     const Graph *done = run_passes(NULL, g, &job);
     p->spent = schedule_spent(done, &job);
-    p->leaves = leaf_bytes(done);
-    p->arena = done->sched->bytes[ARENA];
-    p->io = done->sched->bytes[IO];
-    p->fits = p->leaves + p->arena + p->io <= job.cluster->memory;
+    memory_price(done, &job, p);
 }
 
 const Graph *plan_entry(Graph *const *entry, int n)
@@ -124,18 +134,13 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
     if (o->set.n)
         usage("-P %s: auto sets the options of those it tries itself",
               o->set.at[0]);
-    Tries t = tries_of(o, o->ranks ? (int)o->ranks : 1);
+    Tries t = tries_of(o, ranks_wanted(o));
     Priced *p = alloc(o->arena, t.n * sizeof *p);
     for (uint32_t i = 0; i < t.n; i++)
         p[i] = try_price(o, &t.at[i], entry, nentry);
     qsort(p, t.n, sizeof *p, by_step);
     *n = t.n;
     return p;
-}
-
-static double mib(int64_t bytes)
-{
-    return (double)bytes / (1 << 20);
 }
 
 void plans_print(const Priced *p, uint32_t n, FILE *out)

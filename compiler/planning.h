@@ -18,6 +18,9 @@ typedef struct Priced {
 const Graph *plan_entry(Graph *const *entry, int n);
 /* A step of a scheduled graph, by the clock. */
 Spent schedule_spent(const Graph *, const Job *);
+/* Fill in leaves, arena, io and fits of a scheduled graph. */
+void memory_price(const Graph *, const Job *, Priced *);
+double mib(int64_t bytes);
 /* Fill in what p->plan costs for the entry. */
 void plan_price(const Options *, const Graph *, Priced *p);
 /* All that auto tries for --ranks and --micro, best first. */

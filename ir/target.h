@@ -5,21 +5,36 @@
 
 #include "ir/sched.h"
 
+/* What is between ranks: `fanout` of the level below, or ranks, side by side;
+ * 0: as many as there are. */
 typedef struct Level {
     const char *name;
     int fanout;
-    double bandwidth, latency;
+    double bandwidth, latency;            /* bytes a second that each rank
+                                             sends; seconds of a hop */
 } Level;
-enum { NLEVEL = 4 };
+enum { NLEVEL = 4, NRATES = 8 };
+
+/* What one rank does in a second; 0: as the target has it. */
+typedef struct Rates {
+    int threads;                          /* that compute; 0: any number */
+    double flops[NDTYPE], conv[NDTYPE];   /* of products, of convolutions; */
+    double work;                          /* of loop nests: formulas */
+    double bandwidth;                     /* bytes of memory, both ways */
+    double launch;                        /* seconds a kernel costs to start */
+} Rates;
 
 typedef struct Cluster {
     const char *name, *target, *march;    /* "host", "native" */
-    int cores;                            /* of one rank */
-    int64_t memory;                       /* bytes of one rank */
-    double flops[NDTYPE], bandwidth;      /* a second, one rank; 0: as the */
-    double launch;                        /* target has it; seconds */
-    int nlevel;
-    Level level[NLEVEL];                  /* inner first: bytes/s, seconds */
+    int cores;                            /* of a node */
+    int64_t memory;                       /* bytes: of a node's ranks on the
+                                             host, of one GPU else */
+    double peak[NDTYPE];                  /* flops a second of one rank, as its
+                                             maker says; 0: unknown */
+    Rates rates;                          /* that hold */
+    int nrates, nlevel;
+    Rates measured[NRATES];               /* by threads, to choose from */
+    Level level[NLEVEL];                  /* inner first */
 } Cluster;
 
 typedef struct Target {
@@ -29,6 +44,9 @@ typedef struct Target {
     /* Seconds of these nodes (ascending, one segment) as one kernel;
      * INFINITY when the target cannot, and then *why says so. */
     double (*cost)(const Graph *, const Ref *, int n, const char **why);
+    /* Bytes that such a kernel moves, and flops of its formulas. */
+    void (*load)(const Graph *, const Ref *, int n, const uint32_t *uses,
+                 double *bytes, double *work);
     /* Memory order that the node's result should have: 0 row-major. */
     int (*layout)(const Graph *, Ref);
     /* Bytes that a pack node's result takes; scratch of a launch; uses: of

@@ -17,29 +17,6 @@ bool launch_communicates(const Graph *g, const Launch *l)
     return collects && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
 }
 
-/* Bytes that a rank sends: of the larger of operand and result, but for its
- * own part; a sum that all get is scattered and gathered. */
-double transfer_bytes(const Graph *g, Ref r)
-{
-    const Node *n = &g->node[r];
-    if (n->op == OP_send || n->op == OP_recv)
-        return (double)type_bytes(&g->mesh, &n->type);
-    double in = (double)type_bytes(&g->mesh, &g->node[n->in[0]].type);
-    double out = (double)type_bytes(&g->mesh, &n->type);
-    double ranks = (double)mesh_size(&g->mesh, n->attr.axes);
-    double once = (in > out ? in : out) * (ranks - 1) / ranks;
-    return n->op == OP_all_reduce ? 2 * once : once;
-}
-
-double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
-{
-    if (!c || !c->nlevel)
-        return 0;
-    const Level *v = &c->level[c->nlevel - 1];
-    return v->latency
-        + (v->bandwidth > 0 ? transfer_bytes(g, r) / v->bandwidth : 0);
-}
-
 static double transfer(const Graph *g, const Launch *l, const Cluster *c)
 {
     double s = 0;
@@ -67,27 +44,57 @@ static double given(double of_cluster, double of_target)
     return of_cluster > 0 ? of_cluster : of_target;
 }
 
-double launch_seconds(const Graph *g, const Launch *l, const Job *j)
+/* A product or a convolution, in what it computes with. */
+static double library_rate(const Graph *g, const Node *n, const Rates *c,
+                           const Target *t)
 {
-    static const Cluster none;
+    DType d = g->node[n->in[0]].type.dtype;
+    if (ops[n->op].family == FAMILY_conv && c->conv[d] > 0)
+        return c->conv[d];
+    return given(c->flops[d], t->flops[d]);
+}
+
+/* Of a loop nest as the target describes it, where its speed was measured. */
+static double nest_seconds(const Graph *g, const Launch *l, const Rates *c,
+                           const Target *t, const uint32_t *uses)
+{
+    double move, work;
+    t->load(g, l->node, l->n, uses, &move, &work);
+    move /= given(c->bandwidth, t->bandwidth), work /= c->work;
+    return move > work ? move : work;
+}
+
+static double launch_takes(const Graph *g, const Launch *l, const Job *j,
+                           const uint32_t *uses)
+{
+    static const Rates none;
     const Target *t = j->target;
-    const Cluster *c = j->cluster ? j->cluster : &none;
+    const Rates *c = j->cluster ? &j->cluster->rates : &none;
     if (launch_communicates(g, l))
         return transfer(g, l, j->cluster);
     if (!t || t->bandwidth <= 0)
         return 0;
-    double flops = 0;
+    double flops = 0, rate = given(c->flops[F32], t->flops[F32]);
     double move = bytes(g, l) / given(c->bandwidth, t->bandwidth);
-    DType d = F32;
+    bool library = false;
     for (int i = 0; i < l->n; i++) {
         const Node *n = &g->node[l->node[i]];
         flops += node_flops(g, l->node[i]);
-        if (n->op == OP_dot || ops[n->op].family == FAMILY_conv)
-            d = g->node[n->in[0]].type.dtype;
+        if (n->op != OP_dot && ops[n->op].family != FAMILY_conv)
+            continue;
+        rate = library_rate(g, n, c, t);
+        library = true;
     }
-    double rate = given(c->flops[d], t->flops[d]);
+    double launch = given(c->launch, t->launch);
+    if (!library && uses && c->work > 0 && g->node[l->node[0]].kernel >= 0)
+        return launch + nest_seconds(g, l, c, t, uses);
     double work = rate > 0 ? flops / rate : 0;
-    return given(c->launch, t->launch) + (move > work ? move : work);
+    return launch + (move > work ? move : work);
+}
+
+double launch_seconds(const Graph *g, const Launch *l, const Job *j)
+{
+    return launch_takes(g, l, j, NULL);
 }
 
 /* A list names steps as they begin: one that comes later, a transfer that has
@@ -120,12 +127,13 @@ Spent clock_spent(const Graph *g, const Job *j, double *takes)
 {
     const Sched *s = g->sched;
     double now[2] = { 0, 0 };
+    const uint32_t *uses = graph_uses(g, j->scratch);
     double *done = alloc(j->scratch, ((size_t)s->nevent + 1) * sizeof *done);
     Spent all = { 0 };
     for (uint32_t k = 0; k < s->nstep; k++) {
         const Step *q = &s->step[k];
         const Launch *l = &s->launch[q->launch];
-        double *at = &now[q->stream], t = launch_seconds(g, l, j);
+        double *at = &now[q->stream], t = launch_takes(g, l, j, uses);
         for (uint32_t i = 0; i < q->nwait; i++)
             *at = done[q->wait[i]] > *at ? done[q->wait[i]] : *at;
         *at += t;

@@ -93,10 +93,10 @@ static const DpcUnit *unit_make(const Model *m, const char *partitioner,
     for (int i = 0; rate > 0 && i < cluster.nlevel; i++)
         cluster.level[i].bandwidth = rate;
     for (DType t = 0; rate > 0 && t < NDTYPE; t++)
-        cluster.flops[t] = j.target->flops[t] * speed;
+        cluster.rates.flops[t] = j.target->flops[t] * speed;
     if (rate > 0) {
-        cluster.bandwidth = j.target->bandwidth * speed;
-        cluster.launch = j.target->launch / speed;
+        cluster.rates.bandwidth = j.target->bandwidth * speed;
+        cluster.rates.launch = j.target->launch / speed;
     }
     unit_threads(1);
     done[0] = run_passes(NULL, model_entry(m, "train"), &j);

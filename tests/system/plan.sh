@@ -16,13 +16,43 @@ run "$dpc" compile "$mlp" --ranks 2 --micro 1 --partitioner auto -o bin
 exits 0 "compile takes auto" "a rank holds"
 
 cluster() { echo "return { target = \"host\", $1 }" > cluster.lua; }
-cluster 'memory = 1e5'
+# refused WORDS VALUES...: each value in the word's place, with its line.
+refused() {
+    words=$1; shift
+    for bad; do
+        cluster "$(echo "$words" | sed "s|@|$bad|")"
+        run "$dpc" plan "$mlp" --ranks 2 --cluster cluster.lua
+        exits 1 "cluster: $(echo "$words" | sed "s|@|$bad|")" \
+            "^cluster.lua:1: error: [a-z0-9]+: .*wanted"
+    done
+}
+cluster 'memory = 2^20'
 run "$dpc" plan "$mlp" --ranks 2 --partitioner auto --cluster cluster.lua
 exits 3 "too little memory names what comes nearest" "nearest: [a-z]+ .*MiB;"
-for bad in 0 -1 0/0 1/0 '"fast"'; do
-    cluster "levels = { { bandwidth = $bad } }"
-    run "$dpc" plan "$mlp" --ranks 2 --cluster cluster.lua
-    exits 1 "a bandwidth of $bad is refused" "cluster.lua: error: bandwidth: "
+run "$dpc" compile "$mlp" --cluster cluster.lua -o no
+exits 3 "compile refuses what does not fit" "train needs [0-9.]+ MiB a rank"
+test ! -e no || not_ok "nothing is written that does not fit" "$(ls -l no)"
+refused 'levels = { { bandwidth = @ } }' 0 -1 0/0 1/0 '"fast"'
+refused 'levels = { { bandwidth = 1, latency = @ } }' -1 0/0 1/0
+refused 'levels = { { bandwidth = 1, fanout = @ } }' 0 -8 0/0 1e9
+refused 'rates = { bandwidth = @ }' 0 -1 0/0 1/0
+refused 'rates = { { threads = 1, f32 = @ } }' 0 -1 0/0
+refused 'memory = @' 0 1 -1 0/0 1/0
+refused 'cores = @' 0 -1 1e9 0/0 1/0
+
+"$dpc" cluster show 16x8xa100-80 > shown.lua 2> log
+"$dpc" cluster show ./shown.lua 2>> log | cmp - shown.lua >> log 2>&1
+rc=$?
+exits 0 "a cluster that was printed is read back"
+run "$dpc" plan "$mlp" --cluster 2x8xa100-80
+exits 0 "a cluster gives the ranks" '^ddp .*'
+run "$dpc" plan "$mlp" --cluster a100-80 --ranks 16
+exits 2 "more ranks than the cluster has" 'the cluster "a100-80" has 8'
+run "$dpc" plan "$mlp" --cluster a100
+exits 2 "a cluster that there is not" 'did you mean "h100"' 'h200 host'
+for word in ranks micro; do
+    run "$dpc" plan "$mlp" --$word 0
+    exits 2 "--$word 0" "\"0\" is no whole number from 1"
 done
 
 run "$dpc" sim "$mlp" --ranks 2 --trace trace.json
