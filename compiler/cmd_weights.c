@@ -4,10 +4,11 @@
  *     ls PATH           names, types and sizes
  *     map PATH MODEL    each param of a model, and the tensor it would take
  *     diff PATH PATH    names that only one has, and how far the others part
+ *     convert PATH OUT  into one file, or a folder (weights_convert.c)
  *
  * `diff` reads one tensor at a time: the relative L2 distance of each, the
  * largest of all last. */
-#include "compiler/options.h"
+#include "compiler/weights.h"
 #include "runtime/source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -28,10 +29,12 @@ static const char *run_latest(const char *path, Arena *a)
     return fmt(a, "%s/ckpt/%s", path, name);
 }
 
-static DpcSource *source_open(const Options *o, int i)
+DpcSource *weights_open(const Options *o, int i)
 {
     DpcSource *s;
     DpcStatus e = dpc_source_open(run_latest(o->file[i], o->arena), &s);
+    if (!e && o->rules)
+        e = dpc_source_rename(s, o->rules);
     if (e)
         runtime_fail(e);
     return s;
@@ -53,7 +56,7 @@ static int64_t whole_count(const DpcWhole *w)
 
 static int weights_ls(const Options *o)
 {
-    DpcSource *s = source_open(o, 1);
+    DpcSource *s = weights_open(o, 1);
     int64_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         printf("%s : %s\n", s->whole[i].name,
@@ -100,7 +103,7 @@ static int weights_map(const Options *o)
     model.file = o->file + 2, model.nfile = 1;
     if (o->nfile < 3)
         usage("weights map: PATH MODEL.lua is wanted");
-    DpcSource *s = source_open(o, 1);
+    DpcSource *s = weights_open(o, 1);
     const Graph *g = model_entry(model_open(&model), "init");
     uint32_t params = 0, found = 0;
     for (Ref r = 0; g && r < g->n; r++)
@@ -114,12 +117,14 @@ static int weights_map(const Options *o)
 
 /* ---- diff ---- */
 
-static float *whole_read(DpcSource *s, const DpcWhole *w, Arena *a)
+/* All elements, as kind `to`. */
+static void *whole_read(DpcSource *s, const DpcWhole *w, DpcSafeKind to,
+                        Arena *a)
 {
     DpcBox all = dpc_box_whole(w->ndim, w->dim);
-    float *x = alloc(a, (size_t)(whole_count(w) + 1) * sizeof *x);
-    DpcStatus e = dpc_source_read(s, w, &all, w->dim, DPC_SAFE_F32, x,
-                                  alloc(a, ROOM), ROOM);
+    void *x = alloc(a, (size_t)dpc_safe_bytes(to, w->ndim, w->dim) + 1);
+    DpcStatus e = dpc_source_read(s, w, &all, w->dim, to, x, alloc(a, ROOM),
+                                  ROOM);
     if (e)
         runtime_fail(e);
     return x;
@@ -136,6 +141,22 @@ static double distance(const float *a, const float *b, int64_t n)
     return off == 0 ? 0 : sqrt(off / (all > 0 ? all : 1));
 }
 
+/* The distance of v and w, of one size; infinity where they are of different
+ * kinds, or are no floats and any element differs. */
+static double whole_distance(DpcSource *s, const DpcWhole *v, DpcSource *t,
+                             const DpcWhole *w, Arena *a)
+{
+    if (dpc_safe_converts(v->kind, DPC_SAFE_F32) &&
+        dpc_safe_converts(w->kind, DPC_SAFE_F32))
+        return distance(whole_read(s, v, DPC_SAFE_F32, a),
+                        whole_read(t, w, DPC_SAFE_F32, a), whole_count(v));
+    size_t n = (size_t)dpc_safe_bytes((DpcSafeKind)v->kind, v->ndim, v->dim);
+    return v->kind == w->kind &&
+           memcmp(whole_read(s, v, (DpcSafeKind)v->kind, a),
+                  whole_read(t, w, (DpcSafeKind)w->kind, a), n) == 0
+         ? 0 : INFINITY;
+}
+
 /* The distance of a tensor of both; infinity where the sizes differ. */
 static double whole_diff(DpcSource *s, const DpcWhole *v, DpcSource *t,
                          const DpcWhole *w, Arena *a)
@@ -148,8 +169,7 @@ static double whole_diff(DpcSource *s, const DpcWhole *v, DpcSource *t,
                whole_type(a, w));
         return INFINITY;
     }
-    double d = distance(whole_read(s, v, a), whole_read(t, w, a),
-                        whole_count(v));
+    double d = whole_distance(s, v, t, w, a);
     if (d > 0)
         printf("%s : %s %.3g\n", v->name, whole_type(a, v), d);
     return d;
@@ -169,7 +189,7 @@ static int weights_diff(const Options *o)
 {
     if (o->nfile < 3)
         usage("weights diff: two paths are wanted");
-    DpcSource *s = source_open(o, 1), *t = source_open(o, 2);
+    DpcSource *s = weights_open(o, 1), *t = weights_open(o, 2);
     uint32_t only = only_in(s, t, o->file[1]) + only_in(t, s, o->file[2]);
     double most = 0;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -192,9 +212,10 @@ int cmd_weights(const Options *o)
         const char *name;
         int (*fn)(const Options *);
     } what[] = { { "ls", weights_ls }, { "map", weights_map },
-                 { "diff", weights_diff } };
+                 { "diff", weights_diff },
+                 { "convert", weights_convert } };
     for (int i = 0; i < COUNT(what); i++)
         if (strcmp(o->file[0], what[i].name) == 0)
             return what[i].fn(o);
-    usage("weights: \"%s\" is not one of ls, map, diff", o->file[0]);
+    usage("weights: \"%s\" is not one of ls, map, diff, convert", o->file[0]);
 }

@@ -20,3 +20,72 @@ run "$dpc" weights diff one two
 exits 6 "diff: two seeds part" '^in.w : F32\[.*\] [0-9.e-]+$'
 run "$dpc" weights ls nowhere
 exits 1 "no such folder" '^nowhere: error: '
+
+# ---- convert: one file, shards, and back ----
+
+run "$dpc" weights convert one all.safetensors
+exits 0 "convert: a run into one file" '^[0-9]+ tensors, [0-9]+ bytes, 1 file$'
+run "$dpc" weights convert all.safetensors shards --shards 8KB
+exits 0 "convert: into shards" ' [0-9]+ files$'
+run "$dpc" weights convert shards back.safetensors
+cmp -s all.safetensors back.safetensors && ok "there and back: the same bytes" ||
+    not_ok "there and back: the same bytes" "they differ"
+run "$dpc" weights diff all.safetensors shards
+exits 0 "shards hold the run's params" '^largest relative distance 0;'
+run "$dpc" weights convert all.safetensors half.safetensors --dtype bf16
+run "$dpc" weights diff all.safetensors half.safetensors
+exits 6 "bf16 rounds" '^largest relative distance 0\.00[0-9]*;'
+run "$dpc" weights convert all.safetensors in.safetensors --prefix in
+run "$dpc" weights ls in.safetensors
+exits 0 "--prefix takes a part" '^w : F32\['
+run "$dpc" weights convert one averages.safetensors --ema
+run "$dpc" weights diff all.safetensors averages.safetensors
+exits 6 "--ema takes averages" '^in.w : F32'
+run "$dpc" weights convert all.safetensors half.safetensors
+exits 1 "convert writes over nothing" 'half.safetensors: error: exists already'
+run "$dpc" weights convert all.safetensors x --shards many
+exits 2 "a size that is none" 'no size; 5GB'
+run "$dpc" weights convert all.safetensors y --prefix nothing
+exits 1 "a prefix of nothing" 'holds no tensor below "nothing."'
+test -e y || ls y.tmp* > log 2>&1 && not_ok "a failure leaves nothing" "$(cat log)" ||
+    ok "a failure leaves nothing"
+
+# ---- --init-from: folders, strictness, names ----
+
+start() { ranks 1 bin eval --data data --json --init-from "$1"; }
+start all.safetensors
+whole=$(field loss log)
+start shards
+test "$(field loss log)" = "$whole" && ok "a folder with an index is read" ||
+    not_ok "a folder with an index is read" "$(field loss log), not $whole"
+first=$(ls shards/*.safetensors | head -1)
+mv "$first" kept
+start shards
+exits 1 "a shard that is absent is named" "$first: error: .*it is not there"
+mv kept "$first"
+printf 'version https://git-lfs.github.com/spec/v1\nsize 9\n' > kept
+cp "$first" good && cp kept "$first"
+start shards
+exits 1 "a git-lfs pointer is named" "$first: error: a git-lfs pointer"
+cp good "$first"
+printf '* module.net.*\n' > wrap
+run "$dpc" weights convert all.safetensors wrapped.safetensors --map wrap
+start wrapped.safetensors
+exits 0 "a prefix of all names is cut off" 'begin with "module.net."'
+printf 'in.* first.*\n' > rename
+run "$dpc" weights convert all.safetensors other.safetensors --map rename
+start other.safetensors
+exits 1 "names that differ are listed" '2 missing, 2 extra' \
+    'missing "in.w"' 'extra "first.w"'
+printf 'first.* in.*\n' > back
+start other.safetensors:map:back
+test "$(field loss log)" = "$whole" && ok "rules rename" ||
+    not_ok "rules rename" "$(cat log)"
+printf 'in.* -\n' > drop
+run "$dpc" weights convert all.safetensors less.safetensors --map drop
+start less.safetensors:partial
+exits 0 ":partial: trainable ones may be missing"
+ranks 1 bin eval --data data --json --init-from all.safetensors \
+    --init-from less.safetensors:over
+test "$(field loss log)" = "$whole" && ok ":over goes over what is there" ||
+    not_ok ":over goes over what is there" "$(cat log)"
