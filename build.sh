@@ -207,7 +207,7 @@ install_to() {
     install -Dm644 "$BUILD/libdpc_rt.a" "$p/lib/dpc/libdpc_rt.a"
     install -Dm644 "$BUILD/libdpc_rt.link" "$p/lib/dpc/libdpc_rt.link"
     for f in runtime/dpc_rt.h models/*.lua models/*/*.lua \
-             passes/partitioners/*.lua; do
+             passes/partitioners/*.lua passes/partitioners/*/*.lua; do
         test -f "$f" && install -Dm644 "$f" "$p/share/dpc/$f"
     done
     "$BUILD/dpc" help --man > "$BUILD/dpc.1" &&

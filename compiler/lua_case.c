@@ -572,6 +572,7 @@ CaseFile *case_read(const char *path, const ModelOptions *o, Arena *a)
     file->path = intern(a, path);
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "",
+                  .shelf = "models",
                   .cap = (size_t)o->memory, .limit = o->instructions };
     Reading r = { f, file, NULL };
     lua_State *L = sandbox_new(f);

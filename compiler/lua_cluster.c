@@ -312,6 +312,7 @@ Cluster *cluster_read(const char *home, const char *spec, Arena *a)
     const char *path = cluster_path(home, name, a);
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .home = home, .dir = ".", .scope = "",
+                  .shelf = "models",
                   .line = intern(a, path) };
     Cluster *c = alloc(a, sizeof *c);
     lua_State *L = sandbox_new(f);

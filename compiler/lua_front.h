@@ -33,6 +33,7 @@ typedef struct Front {
     Arena *a;
     Model *model;
     const char *home, *dir;               /* dir: the model's folder */
+    const char *shelf;                    /* what is dpc's own, below home */
     Source *source;
     uint32_t nsource, sourcecap;
     /* the graph being traced */

@@ -338,6 +338,7 @@ lua_State *model_state(const char *path, const ModelOptions *o, Arena *a)
     m->name = stem(a, path);
     Front *f = alloc(a, sizeof *f);
     *f = (Front){ .a = a, .model = m, .home = o->home, .dir = folder(a, path),
+                  .shelf = "models",
                   .scope = "", .flag = "-D", .asked = "model",
                   .define = o->define, .ndefine = o->ndefine,
                   .config = o->config,

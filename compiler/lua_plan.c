@@ -7,20 +7,15 @@
  * dimensions, "dp/mb", major first, nil or "" for whole.  A plan file returns
  * the same table, so what is printed reads back.  Axes of size one are
  * dropped. */
-#include "compiler/lua_front.h"
+#include "compiler/lua_plan.h"
 #include <stdlib.h>
-
-typedef struct Planning {
-    const PlanOptions *o;
-    Graph *const *entry;
-    int nentry;
-    Plan *plan;
-    const char *what, *loc;               /* "partitioner"; the line to blame */
-} Planning;
 
 static const struct { const char *name; AxisKind kind; } kinds[] = {
     { "space", SPACE }, { "stage", STAGE }, { "time", TIME },
 };
+
+static const char *const gathers[] = { "step", "batch", "use" };  /* GatherWhen */
+static const char *const reduces[] = { "late", "each" };          /* ReduceWhen */
 
 static bool is_leaf(const Node *n)
 {
@@ -115,7 +110,7 @@ static void view_push(lua_State *L, Planning *p)
 
 /* ---- the mesh ---- */
 
-static const char *text_at(lua_State *L, int i)
+const char *text_at(lua_State *L, int i)
 {
     return lua_type(L, i) == LUA_TSTRING ? lua_tostring(L, i) : "";
 }
@@ -183,8 +178,8 @@ int plan_ranks(const Plan *p)
 
 /* ---- the leaves ---- */
 
-static Split split_read(lua_State *L, const Planning *p, const Node *n, int d,
-                        const char *s, Axes *taken)
+Split split_read(lua_State *L, const Planning *p, const char *what,
+                 const char *s, Axes *taken)
 {
     const Mesh *m = &p->plan->mesh;
     Split split = 0;
@@ -193,22 +188,25 @@ static Split split_read(lua_State *L, const Planning *p, const Node *n, int d,
         const char *name = fmt(front_of(L)->a, "%.*s", size, s);
         int axis = mesh_find(m, name);
         if (axis < 0)
-            fail_at(L, p->loc, "leaf \"%s\": the mesh has no axis \"%s\"",
-                    n->name, name);
+            fail_at(L, p->loc, "%s: the mesh has no axis \"%s\"", what, name);
         if (*taken & (1 << axis))
-            fail_at(L, p->loc, "leaf \"%s\": axis \"%s\" splits it twice",
-                    n->name, name);
+            fail_at(L, p->loc, "%s: axis \"%s\" splits it twice", what, name);
         *taken |= (Axes)(1 << axis);
         if (m->axis[axis].size > 1)
             split = split_push(split, axis);
         s += size + (s[size] == '/');
     }
-    int64_t parts = split_parts(m, split);
+    return split;
+}
+
+static void parts_check(lua_State *L, const Planning *p, const Node *n, int d,
+                        Split split)
+{
+    int64_t parts = split_parts(&p->plan->mesh, split);
     if (n->type.dim[d] % parts != 0)
         fail_at(L, p->loc, "leaf \"%s\": dimension %d is %lld, which %lld "
                 "parts do not divide", n->name, d, (long long)n->type.dim[d],
                 (long long)parts);
-    return split;
 }
 
 /* Splits of one leaf from the table on top. */
@@ -216,6 +214,7 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
 {
     LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
     Plan *plan = p->plan;
+    const char *what = fmt(front_of(L)->a, "leaf \"%s\"", n->name);
     Axes taken = 0;
     Split all = 0;
     if (!lua_istable(L, -1))
@@ -231,7 +230,8 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
         if (t != LUA_TNIL && t != LUA_TSTRING && t != LUA_TBOOLEAN)
             fail_at(L, p->loc, "leaf \"%s\": the split of dimension %d is a "
                     "%s", n->name, d, lua_typename(L, t));
-        l.split[d] = split_read(L, p, n, d, text_at(L, -1), &taken);
+        l.split[d] = split_read(L, p, what, text_at(L, -1), &taken);
+        parts_check(L, p, n, d, l.split[d]);
         all |= l.split[d];
         lua_pop(L, 1);
     }
@@ -320,10 +320,27 @@ static void leaves_read(lua_State *L, Planning *p, int i)
 
 /* ---- the table ---- */
 
+/* One of the words `of`, by number; the first where nothing is said. */
+static int word_read(lua_State *L, const Planning *p, int i, const char *key,
+                     const char *const *of, int n)
+{
+    int k = 0, t = lua_getfield(L, i, key);
+    Str all = { .arena = front_of(L)->a };
+    for (int w = 0; w < n; w++)
+        str_add(&all, "%s%s", w ? w + 1 == n ? " and " : ", " : "", of[w]);
+    while (t != LUA_TNIL && k < n && strcmp(of[k], text_at(L, -1)) != 0)
+        k++;
+    if (k == n)
+        fail_at(L, p->loc, "%s: there are %s, not \"%s\"", key, all.p,
+                luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
+    return k;
+}
+
 static void rest_read(lua_State *L, Planning *p, int i)
 {
-    static const char *const known[] = { "mesh", "leaf", "bucket", "compute",
-                                         "gather", "exact" };
+    static const char *const known[] = { "mesh", "leaf", "value", "bucket",
+        "compute", "reduce", "gather", "exact" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -332,8 +349,9 @@ static void rest_read(lua_State *L, Planning *p, int i)
         const char *near = near_name(key, known, COUNT(known));
         if (k == COUNT(known))
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
-                    near ? "did you mean " : "there are mesh, leaf, bucket, ",
-                    near ? near : "compute, gather, exact");
+                    near ? "did you mean " : "there are mesh, leaf, value, "
+                    "bucket, compute, reduce, ",
+                    near ? near : "gather, exact");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -347,15 +365,23 @@ static void rest_read(lua_State *L, Planning *p, int i)
                     text_at(L, -1));
         p->plan->compute = t;
     }
-    if (lua_getfield(L, i, "gather") != LUA_TNIL) {
-        p->plan->gather_use = strcmp(text_at(L, -1), "use") == 0;
-        if (!p->plan->gather_use && strcmp(text_at(L, -1), "step") != 0)
-            fail_at(L, p->loc, "gather: \"%s\" is neither step nor use",
-                    luaL_tolstring(L, -1, NULL));
-    }
-    lua_getfield(L, i, "exact");
+    p->plan->gather = (GatherWhen)word_read(L, p, i, "gather", gathers,
+                                        COUNT(gathers));
+    p->plan->reduce = (ReduceWhen)word_read(L, p, i, "reduce", reduces,
+                                        COUNT(reduces));
+    if (lua_getfield(L, i, "exact") != LUA_TNIL && !lua_isboolean(L, -1))
+        fail_at(L, p->loc, "exact: true or false is wanted, not \"%s\"",
+                luaL_tolstring(L, -1, NULL));
     p->plan->exact = lua_toboolean(L, -1);
-    lua_pop(L, 4);
+    lua_pop(L, 3);
+}
+
+Split split_thin(Split s, const int *to)
+{
+    Split thin = 0;
+    for (; s; s >>= 4)
+        thin = split_push(thin, to[(s & 15) - 1]);
+    return thin;
 }
 
 /* Axes of one are no axes; splits do not name them (split_read). */
@@ -369,12 +395,9 @@ static void mesh_thin(Plan *plan)
             m.axis[m.naxis++] = plan->mesh.axis[i];
     }
     for (uint32_t i = 0; i < plan->nleaf; i++)
-        for (int d = 0; d < plan->leaf[i].ndim; d++) {
-            Split s = plan->leaf[i].split[d], thin = 0;
-            for (; s; s >>= 4)
-                thin = split_push(thin, to[(s & 15) - 1]);
-            plan->leaf[i].split[d] = thin;
-        }
+        for (int d = 0; d < plan->leaf[i].ndim; d++)
+            plan->leaf[i].split[d] = split_thin(plan->leaf[i].split[d], to);
+    values_thin(plan, to);
     plan->mesh = m;
 }
 
@@ -393,6 +416,7 @@ static int plan_run(lua_State *L)
                 p->what, luaL_typename(L, 2));
     rest_read(L, p, 2);
     mesh_read(L, p, 2);
+    values_read(L, p, 2);
     leaves_read(L, p, 2);
     options_used(L);
     mesh_thin(p->plan);
@@ -405,8 +429,11 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
 {
     defines_check("-P", o->define, o->ndefine);
     Front *f = alloc(a, sizeof *f);
-    *f = (Front){ .a = a, .home = o->home, .dir = ".", .scope = "",
-                  .flag = "-P", .asked = what,
+    const char *slash = strrchr(name, '/');
+    *f = (Front){ .a = a, .home = o->home, .scope = "",
+                  .dir = slash ? fmt(a, "%.*s", (int)(slash - name), name)
+                               : ".",
+                  .shelf = "passes/partitioners", .flag = "-P", .asked = what,
                   .define = o->define, .ndefine = o->ndefine };
     f->model = alloc(a, sizeof *f->model);
     f->model->path = intern(a, name);
@@ -450,7 +477,7 @@ Plan *plan_read(const PlanOptions *o, Graph *const *entry, int nentry, Arena *a)
 
 /* ---- printing ---- */
 
-static void split_print(const Mesh *m, Split s, FILE *out)
+void split_print(const Mesh *m, Split s, FILE *out)
 {
     fputc('"', out);
     for (bool first = true; s; s >>= 4, first = false)
@@ -468,11 +495,15 @@ void plan_print(const Plan *p, FILE *out)
                 p->mesh.axis[i].kind == SPACE ? ""
                 : kinds[p->mesh.axis[i].kind].name,
                 p->mesh.axis[i].kind == SPACE ? "" : "\"");
-    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n%s%s"
-            "    -- leaves that are not here are whole\n    leaf = {\n",
-            (long long)p->bucket, dtype_name(p->compute),
-            p->gather_use ? "    gather = \"use\",\n" : "",
-            p->exact ? "    exact = true,\n" : "");
+    fprintf(out, "},\n    bucket = %lld,\n    compute = \"%s\",\n",
+            (long long)p->bucket, dtype_name(p->compute));
+    if (p->reduce)
+        fprintf(out, "    reduce = \"%s\",\n", reduces[p->reduce]);
+    if (p->gather)
+        fprintf(out, "    gather = \"%s\",\n", gathers[p->gather]);
+    fputs(p->exact ? "    exact = true,\n" : "", out);
+    values_print(p, out);
+    fputs("    -- leaves that are not here are whole\n    leaf = {\n", out);
     for (uint32_t i = 0; i < p->nleaf; i++) {
         fprintf(out, "        [\"%s\"] = {", p->leaf[i].name);
         for (int d = 0; d < p->leaf[i].ndim; d++) {

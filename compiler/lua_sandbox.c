@@ -225,7 +225,8 @@ static char *lookup(Front *f, const char *dir, const char *name)
     return path && top && below(path, top) ? path : NULL;
 }
 
-/* require "nn": below the model's folder, then below dpc's models/. */
+/* require "nn": below the file's own folder, then below dpc's models/, or where
+ * its partitioners are. */
 static int require(lua_State *L)
 {
     Front *f = front_of(L);
@@ -236,15 +237,15 @@ static int require(lua_State *L)
         if (*p == '.')
             *p = '/';
     char *shown = NULL, *path = lookup(f, f->dir, name);
-    const char *models = fmt(f->a, "%s/models", f->home ? f->home : ".");
+    const char *models = fmt(f->a, "%s/%s", f->home ? f->home : ".", f->shelf);
     if (path)
         shown = strcmp(f->dir, ".") == 0 ? fmt(f->a, "%s.lua", name)
               : fmt(f->a, "%s/%s.lua", f->dir, name);
     else if (f->home && (path = lookup(f, models, name)))
-        shown = fmt(f->a, "models/%s.lua", name);
+        shown = fmt(f->a, "%s/%s.lua", f->shelf, name);
     else
-        fail(L, "require: no \"%s.lua\" below %s or in dpc's models/", name,
-             f->dir);
+        fail(L, "require: no \"%s.lua\" below %s or in dpc's %s/", name,
+             f->dir, f->shelf);
     lua_settop(L, 1);
     if (lua_getfield(L, lua_upvalueindex(1), path) == LUA_TTABLE)
         return lua_rawgeti(L, -1, 1), 1;

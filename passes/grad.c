@@ -82,6 +82,8 @@ static void set_key(const Vjp *v, Attr *a, const char *key, const Expr *e)
         a->at = value;
     else if (strcmp(key, "size") == 0)
         a->size = value;
+    else if (strcmp(key, "for") == 0)
+        a->use = (int)value;
     else
         die("vjp of %s: cannot set %s", ops[n->op].name, key);
 }

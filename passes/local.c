@@ -5,7 +5,9 @@
  *     +a -> /a      reduce_scatter   /a dim i -> dim k  all_to_all
  *     whole -> /a   shard            whole -> +a        own
  * Time axes are finished first: then what is sent is sent once a step and not
- * once a turn.  From here on every node says along which time axes it runs. */
+ * once a turn; where the plan says `reduce = "each"`, what becomes parts is
+ * summed over ranks first, so that turns add up parts only (ZeRO-2).  What can
+ * be cut at once is cut before anything is sent.  From here on every node says along which time axes it runs. */
 #include "passes/pass.h"
 
 typedef struct Way {
@@ -13,7 +15,7 @@ typedef struct Way {
     Ref r;                                /* the value so far */
     const Type *want;
     const Node *of;                       /* the reshard: its labels */
-    bool exact;                           /* of the plan */
+    const Plan *plan;                     /* NULL: one rank */
 } Way;
 
 static const Type *have(const Way *w)
@@ -60,10 +62,11 @@ static void finish_axis(Way *w, int axis)
 static void finish_together(Way *w, Axes owed, AxisKind kind)
 {
     Axes together = 0;
+    bool exact = w->plan && w->plan->exact;
     for (int i = w->g->mesh.naxis; i-- > 0;) {
         if (!(owed >> i & 1) || w->g->mesh.axis[i].kind != kind)
             continue;
-        if (!w->exact && (kind == TIME || scatter_dim(w, i) < 0))
+        if (!exact && (kind == TIME || scatter_dim(w, i) < 0))
             together |= (Axes)(1u << i);
         else
             finish_axis(w, i);
@@ -100,22 +103,57 @@ static void gather(Way *w, int d)
     }
 }
 
-static void cut(Way *w, int d)
+/* The axis that dimension d is split by next, after those that it has. */
+static int next_axis(const Way *w, int d)
 {
-    while (have(w)->split[d] != w->want->split[d]) {
-        Split next = w->want->split[d];
-        int axis = -1;
-        while (next != have(w)->split[d]) {
-            axis = split_minor(next);
-            next = split_without(next, (Axes)(1u << axis));
-        }
-        take_step(w, OP_shard, (Attr){ .axes = (Axes)(1u << axis), .dim = d });
+    Split next = w->want->split[d];
+    int axis = -1;
+    while (next != have(w)->split[d]) {
+        axis = split_minor(next);
+        next = split_without(next, (Axes)(1u << axis));
     }
+    return axis;
 }
 
-static Ref lower(Graph *g, Ref r, const Node *of, bool exact)
+static void cut(Way *w, int d)
 {
-    Way w = { g, r, &of->type, of, exact };
+    while (have(w)->split[d] != w->want->split[d])
+        take_step(w, OP_shard, (Attr){
+            .axes = (Axes)(1u << next_axis(w, d)), .dim = d });
+}
+
+/* Axes that the value does not name yet: what is not kept need not be sent. */
+static void cut_early(Way *w)
+{
+    for (int d = 0; d < have(w)->ndim; d++)
+        while (have(w)->split[d] != w->want->split[d]
+               && is_prefix(w->want->split[d], have(w)->split[d])) {
+            Axes a = (Axes)(1u << next_axis(w, d));
+            if (type_axes(have(w)) & a)
+                break;
+            take_step(w, OP_shard, (Attr){ .axes = a, .dim = d });
+        }
+}
+
+/* Sums over ranks whose parts are kept, before those over turns. */
+static void scatter_each(Way *w)
+{
+    Axes owed = have(w)->partial & (Axes)~w->want->partial;
+    Axes space = mesh_axes(&w->g->mesh, SPACE) & owed;
+    bool turns = owed & mesh_axes(&w->g->mesh, TIME);
+    if (!w->plan || w->plan->reduce != REDUCE_EACH || !turns
+        || have(w)->fold != FOLD_SUM)
+        return;
+    for (int i = w->g->mesh.naxis; i-- > 0;)
+        if (space >> i & 1 && scatter_dim(w, i) >= 0)
+            finish_axis(w, i);
+}
+
+static Ref lower(Graph *g, Ref r, const Node *of, const Plan *plan)
+{
+    Way w = { g, r, &of->type, of, plan };
+    cut_early(&w);
+    scatter_each(&w);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, TIME);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, STAGE);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, SPACE);
@@ -150,7 +188,7 @@ Graph *pass_local(const Graph *in, Job *j)
     for (Ref r = 0; r < in->n; r++)
         if (in->node[r].op == OP_reshard)
             c.map[r] = lower(c.out, c.map[in->node[r].in[0]], &in->node[r],
-                             j->plan && j->plan->exact);
+                             j->plan);
         else
             copy_node(&c, r);
     Graph *whole = copy_end(&c), *g = graph_simplify(whole, j);

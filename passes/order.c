@@ -231,7 +231,7 @@ static void list_steps(Order *o, const Job *j)
     for (uint32_t l = 0; l < o->s->nlaunch; l++)
         o->takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
     const uint32_t *list = order_list(o, j);
-    if (j->plan && j->plan->gather_use) {
+    if (j->plan && j->plan->gather == GATHER_USE) {
         few_ahead(o, list);
         list = order_list(o, j);
     }

@@ -14,14 +14,31 @@ typedef struct LeafPlan {
     Split split[NDIM];
 } LeafPlan;
 
+/* How a value must lie: along the first ndim dimensions, but where `free`,
+ * over these axes and no other axis of ranks. */
+typedef struct Lie { int ndim; bool free[NDIM]; Split split[NDIM]; } Lie;
+typedef struct ValuePlan {
+    const char *name, *loc;               /* a pattern (constrain.c); who says */
+    Lie lie, grad;                        /* it; and its gradient */
+} ValuePlan;
+
+/* Weights in parts are whole for a step, for a turn's forward and backward,
+ * or for either. */
+typedef enum GatherWhen { GATHER_STEP, GATHER_BATCH, GATHER_USE } GatherWhen;
+/* Sums over ranks are made once a step, of what the turns have added up, or
+ * in each turn: then a part is what they add to. */
+typedef enum ReduceWhen { REDUCE_LATE, REDUCE_EACH } ReduceWhen;
+
 typedef struct Plan {
     Mesh mesh;
     LeafPlan *leaf;                       /* in the order of the plan */
     uint32_t nleaf, leafcap;
+    ValuePlan *value;
+    uint32_t nvalue, valuecap;
     int64_t bucket;                       /* most bytes of a gradient bucket */
     DType compute;                        /* of contractions: F32 or BF16 */
-    bool gather_use;                      /* weights in parts: whole while one
-                                             segment reads them, not a step */
+    GatherWhen gather;
+    ReduceWhen reduce;
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the
                                              same bits on any number of ranks */
@@ -71,6 +88,9 @@ Graph *run_passes(const char *list, const Graph *, Job *);
  * NONE where no gradient reaches.  dy NONE: one. */
 void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
                  Arena *scratch);
+
+/* Does that name of a plan mean node r of the model's graph? */
+bool value_named(const Graph *, Ref r, const char *name);
 
 /* simplify's and dce's work as functions, for `tidy` and for tests. */
 Graph *graph_simplify(const Graph *, Job *);

@@ -29,7 +29,9 @@ typedef struct Prop {
     uint32_t nmade;
     const uint32_t *uses;                 /* by node of in */
     const Type **leaf;                    /* by node of in: the split leaf */
-} Prop;                                   /* whose update it enters; NULL */
+                                          /* whose update it enters; NULL */
+    const Plan *plan;                     /* NULL: none */
+} Prop;
 
 static Type whole(Type t)
 {
@@ -163,12 +165,14 @@ static Ref again(Prop *p, Ref r, const Type *want)
     return q;
 }
 
-/* A broadcast: a move to more elements than it reads. */
+/* More bytes than it is made from: a broadcast, a cast to a wider dtype. */
 static bool spreads(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
-    return n->op == OP_move
-        && type_volume(&n->type) > type_volume(&g->node[n->in[0]].type);
+    const Type *t = n->nin ? &g->node[n->in[0]].type : &n->type;
+    return (n->op == OP_move && type_volume(&n->type) > type_volume(t))
+        || (n->op == OP_cast && dtype_size(n->type.dtype)
+            > dtype_size(t->dtype));
 }
 
 static Ref have_want(Prop *p, Ref r, const Type *want)
@@ -324,6 +328,57 @@ static Ref finished(Prop *p, const Node *n, Ref was)
     return have_want(p, p->c.map[was], &t);
 }
 
+/* The type that the plan wants of a constrained value.  Turns are none of
+ * its business, and an axis that it moves leaves where it was. */
+static Type constrained(const Prop *p, const Node *n, const Type *have)
+{
+    const Mesh *m = &p->c.out->mesh;
+    const ValuePlan *v = &p->plan->value[n->attr.id];
+    const Lie *l = n->attr.use ? &v->grad : &v->lie;
+    Axes said = 0, time = mesh_axes(m, TIME);
+    Type t = whole(*have);
+    if (l->ndim > t.ndim)
+        err(v->loc, "value \"%s\": %d splits, but it has %d dimensions at %s",
+            v->name, l->ndim, t.ndim, n->loc);
+    for (int d = 0; d < l->ndim; d++)
+        said |= split_axes(l->split[d]);
+    for (int d = 0; d < t.ndim; d++) {
+        bool free = d >= l->ndim || l->free[d];
+        t.split[d] = free ? split_without(have->split[d], said)
+                          : l->split[d];
+        Split turns = split_without(have->split[d], (Axes)~time);
+        for (; !free && turns; turns >>= 4)
+            t.split[d] = split_push(t.split[d], (int)(turns & 15) - 1);
+    }
+    return t;
+}
+
+/* Is it the same, cut finer? */
+static bool finer(const Type *have, const Type *want)
+{
+    bool is = !have->partial && !want->partial && !type_equal(have, want);
+    for (int d = 0; is && d < have->ndim; d++) {
+        Split kept = want->split[d];
+        while (kept != have->split[d] && kept)
+            kept = split_without(kept, (Axes)(1u << split_minor(kept)));
+        is = kept == have->split[d];
+    }
+    return is;
+}
+
+/* What nobody else reads is made in parts, not cut afterwards. */
+static Ref constrain(Prop *p, const Node *n)
+{
+    Ref r = p->c.map[n->in[0]], q = NONE;
+    if (!p->plan || n->attr.id >= p->plan->nvalue)
+        return r;
+    const Node *of = &p->c.out->node[r];
+    Type t = constrained(p, n, &of->type);
+    if (p->uses[n->in[0]] == 1 && finer(&of->type, &t) && !ops[of->op].leaf)
+        q = nest_again(p, r, &t, true);
+    return q == NONE ? have_want(p, r, &t) : label_like(p->c.out, q, r);
+}
+
 static Ref place(Prop *p, Ref r)
 {
     Graph *g = p->c.out;
@@ -391,12 +446,15 @@ static const Type **leaves_ahead(const Graph *g, Arena *a)
 Graph *pass_propagate(const Graph *in, Job *j)
 {
     Prop p = { copy_begin(in, j), j->scratch, NULL, 0,
-               graph_uses(in, j->scratch), leaves_ahead(in, j->scratch) };
+               graph_uses(in, j->scratch), leaves_ahead(in, j->scratch),
+               j->plan };
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         if (n->op == OP_reshard)
             p.c.map[r] = p.c.map[n->in[0]];
+        else if (n->op == OP_constrain)
+            p.c.map[r] = constrain(&p, n);
         else if (ops[n->op].leaf)
             copy_node(&p.c, r);
         else

@@ -2,10 +2,10 @@
  *
  * A weight whose parts lie on several ranks is gathered before it is used;
  * gathered once a step, it stays whole from its first reader in forward to
- * its last in backward.  Where the plan says `gather = "use"`, each segment
- * has a gather of its own, and casts and moves of what was gathered, right
- * before the first reader and again in every turn: the others are clones of
- * the first (Rajbhandari et al., "ZeRO", SC 2020, stage 3; recomputation
+ * its last in backward.  Where the plan says `gather = "batch"`, it is gathered
+ * in every turn for both; where it says "use", each segment has a gather of
+ * its own, and casts and moves of what was gathered, right before the first
+ * reader and again in every turn: the others are clones of the first (Rajbhandari et al., "ZeRO", SC 2020, stage 3; recomputation
  * where what is computed is a transfer).  `order` lets few be whole ahead. */
 #include "passes/pass.h"
 
@@ -13,6 +13,7 @@ typedef struct Again {
     Copy c;
     bool *whole;                          /* gathered, or made from such */
     Ref *made;                            /* node x segment; NONE: not yet */
+    bool batch;                           /* backward reads forward's */
 } Again;
 
 enum { NSEG = UPDATE + 1 };
@@ -32,6 +33,8 @@ static bool is_whole(const Again *a, Ref r)
 /* Node r as a reader in that segment, in those turns, has it. */
 static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
 {
+    if (a->batch && (segment == BACKWARD || segment == WEIGHT))
+        segment = FORWARD;
     Ref *made = &a->made[(size_t)r * NSEG + segment], first = a->c.map[r];
     const Node *n = &a->c.in->node[r];
     if (!a->whole[r])
@@ -78,7 +81,8 @@ Graph *pass_regather(const Graph *in, Job *j)
     a.made = alloc(j->scratch, ((size_t)in->n * NSEG + 1) * sizeof *a.made);
     for (size_t i = 0; i < (size_t)in->n * NSEG; i++)
         a.made[i] = NONE;
-    for (Ref r = 0; j->plan && j->plan->gather_use && r < in->n; r++)
+    a.batch = j->plan && j->plan->gather == GATHER_BATCH;
+    for (Ref r = 0; j->plan && j->plan->gather && r < in->n; r++)
         a.whole[r] = is_whole(&a, r);
     copy_readers(&a, j->scratch);
     return copy_end(&a.c);

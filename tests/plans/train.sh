@@ -15,6 +15,11 @@ plans='2 1 ddp
 2 2 zero
 2 1 zero -P gather=use
 2 2 zero -P gather=use
+2 2 zero1
+2 2 zero2
+2 2 zero3
+2 2 zero -P gather=batch
+4 2 hsdp
 2 1 megatron
 2 2 megatron
 2 1 replicate

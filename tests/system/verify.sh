@@ -25,6 +25,33 @@ exits 1 "verify refuses what takes too long" "say smaller sizes with -D"
 run "$dpc" verify "$root/models/mlp.lua" --entry nowhere
 exits 2 "verify names a missing entry" 'no entry "nowhere"'
 
+for plan in zero1 zero2 zero3 hsdp 'zero -P gather=batch'; do
+    proves mlp 4 2 -D batch=16 --partitioner $plan -P least=10
+done
+
+# Values that a plan names lie as it says: columns kept, then joined; a sum
+# that is owed becomes parts.
+cat > value.lua <<'END'
+return function(g)
+    return {
+        mesh = { { "dp", 2 }, { "tp", 2 }, { "mb", g.micro, "time" } },
+        value = { ["mlp.in"] = { "*", "tp" },
+                  ["m*.mid"] = { "*", "", grad = { "*", "tp" } },
+                  ["train:mlp.out"] = {} },
+        leaf = function(leaf) return leaf.batch and { "dp/mb" } or {} end,
+    }
+end
+END
+proves mlp 4 2 -D batch=16 --partitioner ./value.lua
+"$dpc" plan "$root/models/mlp.lua" --ranks 4 --partitioner ./value.lua \
+    > again.lua 2> log
+proves mlp 4 1 -D batch=16 --plan again.lua
+"$dpc" print "$root/models/mlp.lua" --ranks 4 --partitioner ./value.lua \
+    --entry train --after=local --short > local.ir
+if grep -q 'dot .* : f32\[[0-9/a-z]*,128/tp\]' local.ir; then
+    ok "a value named in a plan lies as it says"
+else not_ok "a value named in a plan lies as it says" "no product over tp"; fi
+
 # Tensor parallelism finds the pairs of Megatron-LM: a transformer block owes
 # two sums over tp forward and two backward, and no gather.
 proves dalle2/prior 4 2 -D size=tiny -D batch=8 --partitioner megatron -P tp=2

@@ -1,0 +1,30 @@
+/* lua_plan.h -- what the readers of a plan's words share. */
+#ifndef DPC_LUA_PLAN_H
+#define DPC_LUA_PLAN_H
+
+#include "compiler/lua_front.h"
+
+typedef struct Planning {
+    const PlanOptions *o;
+    Graph *const *entry;
+    int nentry;
+    Plan *plan;
+    const char *what, *loc;               /* "partitioner"; the line to blame */
+} Planning;
+
+/* Text at index i; "" for what is none. */
+const char *text_at(lua_State *, int i);
+/* "dp/mb" as axes of the plan's mesh, major first; those met are `taken`.
+ * `what` is whose split it is, for messages: leaf "x". */
+Split split_read(lua_State *, const Planning *, const char *what,
+                 const char *s, Axes *taken);
+void split_print(const Mesh *, Split, FILE *);
+/* Splits without the axes that fell away: to[i] is where axis i went. */
+Split split_thin(Split, const int *to);
+
+/* The word `value` of the plan at index i, and back. */
+void values_read(lua_State *, Planning *, int i);
+void values_thin(Plan *, const int *to);
+void values_print(const Plan *, FILE *);
+
+#endif

@@ -1,0 +1,5 @@
+return {
+    mesh = { { "dp", 2 }, { "mb", 2, "time" } },
+    leaf = {},
+    value = { nest = { "dp" } },
+}
