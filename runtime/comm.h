@@ -10,7 +10,7 @@
 
 #include "runtime/dpc_rt.h"
 
-enum { DPC_NGROUP = 64 };
+enum { DPC_NGROUP = 64, DPC_NHOP = 64 };
 
 typedef struct DpcComm DpcComm;
 
@@ -24,6 +24,14 @@ typedef struct DpcWire {
     void *out;
 } DpcWire;
 
+/* One end of a transfer between two members of a group. */
+typedef struct DpcHop {
+    int32_t group, peer;                  /* peer: index in the group */
+    int64_t bytes;
+    bool send;
+    void *at;                             /* read, or written */
+} DpcHop;
+
 typedef struct DpcCommOps {
     const char *name;                     /* "mpi", "local" */
     /* Ranks that give the same color form a group, ordered by key.  Every
@@ -36,6 +44,10 @@ typedef struct DpcCommOps {
     DpcStatus (*reduce_scatter)(DpcComm *, const DpcWire *);
     DpcStatus (*all_gather)(DpcComm *, const DpcWire *);
     DpcStatus (*all_to_all)(DpcComm *, const DpcWire *);
+    /* Sends and receives all of at most DPC_NHOP at the same time; over when
+     * the other ends have them, so that their bytes may change.  Between two
+     * ranks the k-th that one sends is the k-th that the other receives. */
+    DpcStatus (*exchange)(DpcComm *, const DpcHop *, int32_t n);
     DpcStatus (*barrier)(DpcComm *);
     DpcStatus (*vote)(DpcComm *, int32_t *value);   /* largest of all ranks */
     /* Gives up: waiting ends now on this rank, and on the others at the

@@ -8,10 +8,12 @@
  * a warm-up step pays.  Every sum is made in member order in f32
  * and rounded once: all ranks get the same bits, whatever the threads do.
  *
+ * A transfer between two is a post (post.c).
+ *
  * A link of some rate is modelled, not loaded: a transfer begins when the last
  * member has come and ends a latency and its bytes over the rate later, by
  * the clock.  The arithmetic is done meanwhile, as a network would. */
-#include "runtime/comm.h"
+#include "runtime/comm_own.h"
 #include "runtime/fold.h"
 #include "runtime/rt.h"
 
@@ -37,6 +39,7 @@ struct Local {
     Meeting *meet[DPC_NGROUP];
     DpcWire wire;                         /* what this rank published */
     int32_t color, key, value;
+    DpcPosts posts;
     void *stage;                          /* results of a fold */
     size_t stage_bytes;
 };
@@ -44,13 +47,14 @@ struct Local {
 struct DpcLocal {
     pthread_mutex_t lock;
     pthread_cond_t bell;
-    int32_t size, gone;                   /* gone: who aborted, + 1 */
+    int32_t size;
+    _Atomic int32_t gone;                 /* who aborted, + 1 */
     double rate, latency;                 /* bytes a second, seconds; rate 0:
                                              no limit */
     Meeting all;
     Meeting **made;                       /* every other meeting */
     int32_t nmade;
-    void *page;
+    void *page, *post;                    /* post: of all pairs */
     Local *rank;                          /* [size] */
 };
 
@@ -297,6 +301,31 @@ static DpcStatus local_all_to_all(DpcComm *c, const DpcWire *w)
     return exchange((Local *)c, w, bytes * n, bytes * (n - 1), trade);
 }
 
+static int32_t local_rank(const DpcComm *c, int32_t group, int32_t member)
+{
+    return ((const Local *)c)->meet[group]->member[member]->comm.rank;
+}
+
+/* Between two ranks: the receiver waits as long as the link would take. */
+static DpcStatus local_copy(DpcComm *c, int32_t rank, uint64_t from, void *to,
+                            int64_t bytes)
+{
+    DpcLocal *w = ((Local *)c)->world;
+    (void)rank;
+    pthread_mutex_lock(&w->lock);
+    double done = w->rate > 0 ? dpc_now() + w->latency
+                                + (double)bytes / w->rate : 0;
+    pthread_mutex_unlock(&w->lock);
+    memcpy(to, (const void *)(uintptr_t)from, (size_t)bytes);
+    sleep_until(done);
+    return DPC_OK;
+}
+
+static DpcStatus local_exchange(DpcComm *c, const DpcHop *h, int32_t n)
+{
+    return dpc_posts_exchange(&((Local *)c)->posts, h, n);
+}
+
 static DpcStatus local_barrier(DpcComm *c)
 {
     Local *l = (Local *)c;
@@ -326,6 +355,8 @@ static void local_abort(DpcComm *c, int code)
         w->gone = c->rank + 1;
     pthread_cond_broadcast(&w->bell);
     pthread_mutex_unlock(&w->lock);
+    for (int32_t i = 0; i < w->size; i++)
+        dpc_futex_wake(&((Local *)c)->posts.bell[i]);
 }
 
 static void local_close(DpcComm *c)
@@ -348,7 +379,8 @@ static void single_close(DpcComm *c)
     .all_reduce = local_all_reduce,                                      \
     .reduce_scatter = local_reduce_scatter,                              \
     .all_gather = local_all_gather, .all_to_all = local_all_to_all,      \
-    .barrier = local_barrier, .vote = local_vote,                        \
+    .exchange = local_exchange, .barrier = local_barrier,                \
+    .vote = local_vote,                                                  \
     .abort = local_abort, .close = ends,                                 \
 }
 static const DpcCommOps local_ops = LOCAL_OPS("local", local_close);
@@ -366,6 +398,9 @@ static void rank_init(DpcLocal *w, int32_t i)
     l->comm.ngroup = 1;
     l->comm.members[0] = w->size;
     l->comm.index[0] = i;
+    l->posts = (DpcPosts){.comm = &l->comm, .gone = &w->gone,
+                          .rank = local_rank, .copy = local_copy};
+    dpc_posts_place(&l->posts, w->post, w->size);
 }
 
 DpcStatus dpc_local_open(int32_t size, double bytes_per_s, DpcLocal **out,
@@ -375,8 +410,9 @@ DpcStatus dpc_local_open(int32_t size, double bytes_per_s, DpcLocal **out,
     if (w) {
         w->rank = calloc((size_t)size, sizeof *w->rank);
         w->all.member = calloc((size_t)size, sizeof *w->all.member);
+        w->post = calloc(1, dpc_posts_bytes(size));
     }
-    if (!w || !w->rank || !w->all.member) {
+    if (!w || !w->rank || !w->all.member || !w->post) {
         dpc_local_close(w);
         return dpc_fail(DPC_MEMORY, "comm: error: no memory for %d ranks",
                         size);
@@ -404,6 +440,7 @@ void dpc_local_close(DpcLocal *w)
     free(w->made);
     free(w->all.member);
     free(w->page);
+    free(w->post);
     free(w->rank);
     free(w);
 }

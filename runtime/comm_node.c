@@ -18,13 +18,10 @@
 #include "runtime/fold.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,6 +49,7 @@ typedef struct Node {
     size_t page_bytes;
     int32_t *member[DPC_NGROUP];          /* ranks, by index */
     uint32_t round[DPC_NGROUP];
+    DpcPosts posts;
     float *sum, *other;                   /* [BLOCK] */
 } Node;
 
@@ -59,16 +57,9 @@ static const uint64_t known = 0x6470632d6e6f6465;
 
 /* ---- meeting ---- */
 
-static long futex(_Atomic uint32_t *at, int op, uint32_t value,
-                  const struct timespec *limit)
-{
-    return syscall(SYS_futex, at, op, value, limit, NULL, 0);
-}
-
 /* Returns when *at has reached `round`; DPC_ENV once a rank gave up. */
 static DpcStatus await(Node *n, _Atomic uint32_t *at, uint32_t round)
 {
-    const struct timespec limit = {0, 50000000};
     for (int look = 0;; look++) {
         uint32_t v = atomic_load(at);
         if ((int32_t)(v - round) >= 0)
@@ -78,7 +69,7 @@ static DpcStatus await(Node *n, _Atomic uint32_t *at, uint32_t round)
             return dpc_fail(DPC_ENV, "rank %d: error: rank %d gave up",
                             n->comm.rank, gone - 1);
         if (look > LOOKS)
-            futex(at, FUTEX_WAIT, v, &limit);
+            dpc_futex_wait(at, v);
     }
 }
 
@@ -87,7 +78,7 @@ static DpcStatus meet(Node *n, int32_t g)
     Shown *me = &n->page->rank[n->comm.rank];
     uint32_t round = ++n->round[g];
     atomic_store(&me->met[g], round);
-    futex(&me->met[g], FUTEX_WAKE, INT_MAX, NULL);
+    dpc_futex_wake(&me->met[g]);
     DpcStatus s = DPC_OK;
     for (int32_t i = 0; !s && i < n->comm.members[g]; i++)
         s = await(n, &n->page->rank[n->member[g][i]].met[g], round);
@@ -291,6 +282,24 @@ static DpcStatus node_all_to_all(DpcComm *c, const DpcWire *w)
                            : blocks(n, w, true);
 }
 
+static DpcStatus node_copy(DpcComm *c, int32_t rank, uint64_t from, void *to,
+                           int64_t bytes)
+{
+    Node *n = (Node *)c;
+    return fetch(n->page->rank[rank].pid, from, to, bytes)
+               ? DPC_OK : unreadable(n, rank);
+}
+
+static int32_t node_rank(const DpcComm *c, int32_t group, int32_t member)
+{
+    return ((const Node *)c)->member[group][member];
+}
+
+static DpcStatus node_exchange(DpcComm *c, const DpcHop *h, int32_t n)
+{
+    return dpc_posts_exchange(&((Node *)c)->posts, h, n);
+}
+
 static DpcStatus node_barrier(DpcComm *c)
 {
     return meet((Node *)c, 0);
@@ -360,7 +369,7 @@ static const DpcCommOps node_ops = {
     .name = "node", .group = node_group, .share = node_share,
     .all_reduce = node_all_reduce, .reduce_scatter = node_reduce_scatter,
     .all_gather = node_all_gather, .all_to_all = node_all_to_all,
-    .barrier = node_barrier, .vote = node_vote, .abort = node_abort,
+    .exchange = node_exchange, .barrier = node_barrier, .vote = node_vote, .abort = node_abort,
     .close = node_close,
 };
 
@@ -409,11 +418,17 @@ DpcStatus dpc_node_open(DpcComm *mpi, DpcComm **out)
         return dpc_fail(DPC_MEMORY, "comm: error: no memory");
     for (int32_t i = 0; i < mpi->size; i++)
         n->member[0][i] = i;
-    n->page_bytes = sizeof(Page) + sizeof(Shown) * (size_t)mpi->size;
+    size_t shown = sizeof(Page) + sizeof(Shown) * (size_t)mpi->size;
+    shown = (shown + 63) / 64 * 64;
+    n->page_bytes = shown + dpc_posts_bytes(mpi->size);
     bool can = false;
     DpcStatus s = mpi->ops->share(mpi, n->page_bytes, (void **)&n->page);
-    if (!s)
+    if (!s) {
+        n->posts = (DpcPosts){.comm = &n->comm, .gone = &n->page->gone,
+                              .rank = node_rank, .copy = node_copy};
+        dpc_posts_place(&n->posts, (char *)n->page + shown, mpi->size);
         s = probe(n, &can);
+    }
     if (s || !can) {
         node_free(n);
         *out = mpi;

@@ -157,6 +157,43 @@ static DpcStatus some_ranks(Bench *b)
     return DPC_OK;
 }
 
+/* Byte i of the k-th transfer from one rank to another. */
+static char sent(int32_t from, int32_t to, int32_t k, int64_t i)
+{
+    return (char)(from * 37 + to * 11 + k * 5 + i);
+}
+
+/* Each sends PAIR transfers to each, of sizes that differ, all at once or one
+ * at a time: then who comes first waits for the others to come around. */
+static DpcStatus hops(Bench *b, bool together)
+{
+    enum { PAIR = 3 };
+    DpcHop h[2 * PAIR * RANKS];
+    int32_t me = b->c->rank, n = 0;
+    int64_t at[2] = {0, 0};               /* received, sent */
+    for (int32_t k = 0; k < PAIR; k++)
+        for (int32_t r = 0; r < 2 * b->c->size; r++) {
+            bool send = r / b->c->size ^ (r % b->c->size < me);
+            int32_t to = r % b->c->size, from = send ? me : to;
+            if (to == me)
+                continue;
+            h[n] = (DpcHop){0, to, 1 + k * 2000, send,
+                            (send ? b->in : b->out) + at[send]};
+            for (int64_t i = 0; send && i < h[n].bytes; i++)
+                b->in[at[1] + i] = sent(from, to, k, i);
+            at[send] += h[n++].bytes;
+        }
+    DpcStatus s = DPC_OK;
+    for (int32_t i = 0; !s && i < n; i += together ? n : 1)
+        s = b->c->ops->exchange(b->c, h + i, together ? n : 1);
+    for (int32_t i = 0, k = 0; !s && i < n; i++)
+        for (int64_t x = 0; !h[i].send && x < h[i].bytes; x++) {
+            k = (int32_t)(h[i].bytes / 2000);
+            b->wrong += ((char *)h[i].at)[x] != sent(h[i].peer, me, k, x);
+        }
+    return s;
+}
+
 static DpcStatus everything(Bench *b)
 {
     static const int64_t counts[] = {1, 100, 1023, 5000, 20000};
@@ -165,6 +202,8 @@ static DpcStatus everything(Bench *b)
         for (int i = 0; !s && i < 5; i++)
             s = all_kinds(b, d, counts[i]);
     s = s ? s : some_ranks(b);
+    s = s ? s : hops(b, true);
+    s = s ? s : hops(b, false);
     int32_t vote = b->c->rank * 3;
     s = s ? s : b->c->ops->vote(b->c, &vote);
     b->wrong += vote != 3 * (b->c->size - 1);
@@ -246,9 +285,24 @@ static void *link_main(void *arg)
          : took < 2 * (0.01 + 0.005) ? "too quick" : NULL;
 }
 
-static void a_transfer_lasts_as_long_as_on_its_link(void **state)
+/* 1000 bytes there and 1000 back at the same time, then one way. */
+static void *hop_main(void *arg)
 {
-    (void)state;
+    DpcComm *c = arg;
+    char in[1000] = {5}, out[1000] = {0};
+    DpcHop h[2] = {{0, !c->rank, 1000, true, in},
+                   {0, !c->rank, 1000, false, out}};
+    double begin = dpc_now();
+    DpcStatus s = c->ops->exchange(c, h, 2);
+    s = s ? s : c->ops->exchange(c, h + c->rank, 1);
+    double took = dpc_now() - begin;
+    c->ops->close(c);
+    return s ? "failed" : out[0] != 5 ? "bytes"
+         : took < 2 * (0.01 + 0.005) ? "too quick" : NULL;
+}
+
+static void two_ranks(void *(*fn)(void *))
+{
     DpcLocal *world;
     DpcComm *c[2];
     pthread_t t[2];
@@ -256,13 +310,46 @@ static void a_transfer_lasts_as_long_as_on_its_link(void **state)
     assert_int_equal(dpc_local_open(2, 0, &world, c), DPC_OK);
     dpc_local_link(world, 1e5, 0.005);    /* 1000 bytes: 10 ms */
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&t[i], NULL, link_main, c[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, fn, c[i]), 0);
     for (int i = 0; i < 2; i++) {
         pthread_join(t[i], &wrong);
         if (wrong)
             fail_msg("rank %d: %s", i, (const char *)wrong);
     }
     dpc_local_close(world);
+}
+
+static void a_transfer_lasts_as_long_as_on_its_link(void **state)
+{
+    (void)state;
+    two_ranks(link_main);
+}
+
+static void a_hop_lasts_as_long_as_on_its_link(void **state)
+{
+    (void)state;
+    two_ranks(hop_main);
+}
+
+/* The one receives what the other never sends. */
+static void *alone_main(void *arg)
+{
+    DpcComm *c = arg;
+    char out[8];
+    DpcHop h = {0, 1, 8, false, out};
+    DpcStatus s = DPC_ENV;
+    if (c->rank)
+        c->ops->abort(c, 5);
+    else
+        s = c->ops->exchange(c, &h, 1);
+    c->ops->close(c);
+    return s == DPC_ENV ? NULL : "did not end";
+}
+
+static void a_hop_ends_when_the_other_gives_up(void **state)
+{
+    (void)state;
+    two_ranks(alone_main);
 }
 
 static void under_mpirun(const char *name)
@@ -305,6 +392,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_as_ranks_agree),
         cmocka_unit_test(a_transfer_lasts_as_long_as_on_its_link),
+        cmocka_unit_test(a_hop_lasts_as_long_as_on_its_link),
+        cmocka_unit_test(a_hop_ends_when_the_other_gives_up),
         cmocka_unit_test(ranks_of_a_node_agree_over_shared_memory),
         cmocka_unit_test(ranks_agree_over_mpi),
     };
