@@ -1,65 +1,11 @@
 /* unit.c -- scheduled graphs as tables.
  *
- * Leaves are united over the entries by name; params and states get their
- * places here, the same for all programs.  Each step of a schedule becomes a
- * row: a kernel, a library call, a collective or a copy. */
+ * Each step of a schedule becomes a row: a kernel, a library call, a
+ * collective, a hop or a copy. */
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 
 enum { MAXARG = 4096 };
-
-/* ---- leaves ---- */
-
-static bool same_leaf(const DpcLeaf *l, const Type *t)
-{
-    bool same = l->dtype == t->dtype && l->ndim == t->ndim;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = l->dim[d] == t->dim[d] && l->split[d] == t->split[d];
-    return same;
-}
-
-/* Inputs may have other sizes in other programs. */
-static DpcLeaf *leaf_find(const Unit *u, int kind, const char *name,
-                          const Type *t)
-{
-    for (uint32_t i = 0; i < u->nleaf; i++)
-        if (u->leaf[i].kind == kind && strcmp(u->leaf[i].name, name) == 0
-            && (kind != DPC_INPUT || same_leaf(&u->leaf[i], t)))
-            return &u->leaf[i];
-    return NULL;
-}
-
-static uint32_t leaf_add(Unit *u, int kind, const char *name, const Graph *g,
-                         Ref r)
-{
-    const Node *n = &g->node[r];
-    DpcLeaf *l = leaf_find(u, kind, name, &n->type);
-    if (l && !same_leaf(l, &n->type))
-        err(n->loc, "\"%s\" is %s here and another type in another entry, at "
-            "%s", name, type_text(u->arena, &g->mesh, &n->type), l->loc);
-    if (l)
-        return (uint32_t)(l - u->leaf);
-    GROW(u->arena, u->leaf, u->nleaf, u->leafcap);
-    l = &u->leaf[u->nleaf];
-    *l = (DpcLeaf){ .name = name, .loc = n->loc, .doc = n->attr.doc,
-        .kind = (uint8_t)kind, .dtype = (uint8_t)n->type.dtype,
-        .ndim = (uint8_t)n->type.ndim,
-        .trainable = kind == DPC_PARAM && !n->attr.frozen,
-        .value = n->attr.value, .bytes = type_bytes(&g->mesh, &n->type) };
-    for (int d = 0; d < n->type.ndim; d++)
-        l->dim[d] = n->type.dim[d], l->split[d] = n->type.split[d];
-    if (kind == DPC_PARAM || kind == DPC_STATE) {
-        l->at = u->leaves;
-        u->leaves += (l->bytes + 63) / 64 * 64;
-    }
-    return u->nleaf++;
-}
-
-static int leaf_kind(Op op)
-{
-    return op == OP_param ? DPC_PARAM : op == OP_state ? DPC_STATE
-         : op == OP_input ? DPC_INPUT : op == OP_scalar ? DPC_SCALAR : -1;
-}
 
 /* ---- buffers ---- */
 
@@ -81,7 +27,7 @@ static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
     if (!b->used)
         die("%s has no buffer", n->name);
     int64_t at = b->space != LEAVES ? buf_place(b, k)
-               : u->leaf[leaf_add(u, leaf_kind(n->op), n->name, g, root)].at;
+               : u->leaf[unit_leaf(u, unit_leaf_kind(n->op), n->name, g, root)].at;
     return (DpcBuf){ .at = at, .size = b->size, .stride = b->stride,
                      .slots = 1, .space = (uint8_t)b->space,
                      .dtype = (uint8_t)(t->dtype + 1), .value = r + 1,
@@ -305,63 +251,23 @@ static bool call_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
     return true;
 }
 
-static int coll_kind(Op op)
-{
-    return op == OP_all_reduce ? DPC_ALL_REDUCE
-         : op == OP_reduce_scatter ? DPC_REDUCE_SCATTER
-         : op == OP_all_gather ? DPC_ALL_GATHER
-         : op == OP_all_to_all ? DPC_ALL_TO_ALL : -1;
-}
-
-/* The dimension of the operand that an all_to_all splits. */
-static void coll_to(const Graph *g, const Node *n, DpcColl *c)
-{
-    Type t = type_local(&g->mesh, &g->node[n->in[0]].type);
-    c->to_outer = c->to_size = c->to_inner = 1;
-    for (int d = 0; d < t.ndim; d++) {
-        int64_t *to = d < n->attr.to ? &c->to_outer
-                    : d == n->attr.to ? &c->to_size : &c->to_inner;
-        *to *= t.dim[d];
-    }
-}
-
-static DpcColl coll_of(const Graph *g, Ref r)
-{
-    const Node *n = &g->node[r];
-    bool scatter = n->op == OP_reduce_scatter;
-    Type big = scatter ? g->node[n->in[0]].type : n->type;
-    Type t = type_local(&g->mesh, &big);
-    DpcColl c;
-    memset(&c, 0, sizeof c);
-    c.kind = (uint8_t)coll_kind(n->op), c.dtype = (uint8_t)t.dtype;
-    c.fold = (uint8_t)g->node[n->in[0]].type.fold, c.axes = n->attr.axes;
-    c.outer = c.size = c.inner = 1;
-    int dim = n->op == OP_all_reduce ? 0 : n->attr.dim;
-    for (int d = 0; d < t.ndim; d++) {
-        int64_t *to = d < dim ? &c.outer : d == dim ? &c.size : &c.inner;
-        *to *= t.dim[d];
-    }
-    if (n->op == OP_all_reduce)
-        c.size *= c.inner, c.inner = 1;
-    if (n->op == OP_all_to_all)
-        coll_to(g, n, &c);
-    return c;
-}
-
-static bool coll_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+static bool coll_step(Unit *u, Program *p, DpcStep *q, uint32_t launch)
 {
     const Graph *g = p->g;
+    const Launch *l = &g->sched->launch[launch];
     const Node *first = &g->node[l->node[0]];
     bool time = first->attr.axes & mesh_axes(&g->mesh, TIME);
-    if (coll_kind(first->op) < 0 || time)
+    int kind = unit_coll_kind(first->op);
+    bool hop = kind == DPC_SEND || kind == DPC_RECV;
+    if (kind < 0 || (!hop && time))
         return false;
-    q->kind = DPC_STEP_COLL;
-    q->call = u->ncoll;
+    q->kind = hop ? DPC_STEP_HOP : DPC_STEP_COLL;
+    q->call = unit_colls(u, p, launch);
     for (int i = 0; i < l->n; i++) {
-        GROW(u->arena, u->coll, u->ncoll, u->collcap);
-        u->coll[u->ncoll++] = coll_of(g, l->node[i]);
-        arg_read(u, p, q, g->node[l->node[i]].in[0]);
-        arg_write(u, p, q, l->node[i]);
+        if (g->node[l->node[i]].op != OP_recv)
+            arg_read(u, p, q, g->node[l->node[i]].in[0]);
+        if (g->node[l->node[i]].op != OP_send)
+            arg_write(u, p, q, l->node[i]);
     }
     return true;
 }
@@ -453,11 +359,12 @@ static DpcStep step_begin(Program *p, const Step *s)
                       .wait = p->nwait };
 }
 
-static bool library_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
+static bool library_step(Unit *u, Program *p, DpcStep *q, uint32_t launch)
 {
+    const Launch *l = &p->g->sched->launch[launch];
     const Node *n = &p->g->node[l->node[0]];
     bool alone = l->n == 1 && n->kernel < 0;
-    return coll_step(u, p, q, l)
+    return coll_step(u, p, q, launch)
         || ((alone || library_product(n)) && call_step(u, p, q, l))
         || (alone && (time_step(u, p, q, l) || copy_step(u, p, q, l)));
 }
@@ -494,7 +401,7 @@ static void step_add(Unit *u, Program *p, const Step *s, const uint32_t *uses)
     if (n->bucket >= 0 && n->kernel >= 0) {
         bucket_steps(u, p, s, l, uses);
     } else {
-        if (!library_step(u, p, &q, l))
+        if (!library_step(u, p, &q, s->launch))
             kernel_step(u, p, &q, l, uses);
         step_push(u, p, q, l->node[l->n - 1]);
     }
@@ -532,10 +439,10 @@ static void ports(Unit *u, Program *p)
 {
     const Graph *g = p->g;
     for (Ref r = 0; r < g->n; r++) {
-        int kind = leaf_kind(g->node[r].op);
+        int kind = unit_leaf_kind(g->node[r].op);
         if (kind < 0)
             continue;
-        uint32_t leaf = leaf_add(u, kind, g->node[r].name, g, r);
+        uint32_t leaf = unit_leaf(u, kind, g->node[r].name, g, r);
         if (kind == DPC_INPUT)
             unit_index(g, r, &u->leaf[leaf], u->arena);
         if (kind == DPC_INPUT || kind == DPC_SCALAR)
@@ -547,7 +454,7 @@ static void ports(Unit *u, Program *p)
             p->batch = g->node[r].type.dim[0];
     }
     for (uint32_t i = 0; i < g->nout; i++)
-        port_add(u, p, leaf_add(u, DPC_OUTPUT, g->out[i].name, g,
+        port_add(u, p, unit_leaf(u, DPC_OUTPUT, g->out[i].name, g,
                                 g->out[i].ref), g->out[i].ref);
 }
 
@@ -559,10 +466,22 @@ static void program_new(Unit *u, Program *p, const Graph *g)
                       * sizeof *p->buf_of);
     p->node_of = alloc(u->arena, (g->n + 1) * sizeof *p->node_of);
     p->watched_at = alloc(u->arena, (g->n + 1) * sizeof *p->watched_at);
+    p->coll_of = alloc(u->arena, (g->sched->nlaunch + 1)
+                       * sizeof *p->coll_of);
     uint32_t *uses = graph_uses(g, u->arena);
     ports(u, p);
     for (uint32_t i = 0; i < g->sched->nstep; i++)
         step_add(u, p, &g->sched->step[i], uses);
+}
+
+/* A role that reads no input runs as many samples as the others. */
+static void batches_unite(Unit *u)
+{
+    for (int i = 0; i < u->nprogram; i++)
+        for (int k = 0; k < u->nprogram; k++)
+            if (strcmp(u->program[i].g->entry, u->program[k].g->entry) == 0
+                && u->program[k].batch > u->program[i].batch)
+                u->program[i].batch = u->program[k].batch;
 }
 
 Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *a)
@@ -573,7 +492,13 @@ Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *a)
     u->program = alloc(a, (size_t)n * sizeof *u->program);
     u->nprogram = n;
     u->mesh = &entry[0]->mesh;
+    u->nrole = (int)mesh_size(u->mesh, mesh_axes(u->mesh, STAGE));
+    u->leaves = alloc(a, (size_t)u->nrole * sizeof *u->leaves);
+    for (int i = 0; i < n; i++)
+        unit_leaves_add(u, entry[i]);
+    unit_leaves_place(u);
     for (int i = 0; i < n; i++)
         program_new(u, &u->program[i], entry[i]);
+    batches_unite(u);
     return u;
 }

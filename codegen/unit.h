@@ -36,11 +36,13 @@ typedef struct UnitOptions {
 
 typedef struct UnitReport {
     int kernels, compiled, cached;        /* files through cc, out of cache */
-    int64_t leaves, arena, lower, io;     /* bytes a rank; arena: the largest */
+    int64_t leaves, arena, lower, io;     /* bytes of a rank: the most of all
+                                             roles and entries */
+    int roles;
     double seconds;                       /* in cc and ld */
 } UnitReport;
 
-/* Build what `o` asks for from graphs in PHASE_SCHED, one an entry.  err (5)
+/* Build what `o` asks for from graphs in PHASE_SCHED, one an entry and role.  err (5)
  * when cc fails or cannot be run, or a file cannot be written. */
 void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *,
                 UnitReport *);
@@ -83,6 +85,7 @@ typedef struct Program {
     int turns;                            /* of a step */
     uint32_t *buf_of;                     /* node x turns: index + 1 of it */
     uint32_t *node_of;                    /* by graph node: row + 1 */
+    uint32_t *coll_of;                    /* by launch: first row + 1 */
     int64_t scratch_at;                   /* of the step in the making */
     double flops;
     int64_t batch;
@@ -108,11 +111,23 @@ typedef struct Unit {
     uint32_t nconv, convcap;
     DpcColl *coll;
     uint32_t ncoll, collcap;
-    int64_t leaves;
+    int64_t *leaves;                      /* by role */
+    int nrole;
     bool cuda;                            /* texts of kernels for that target */
 } Unit;
 
 Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *);
+/* unit_leaf.c: DpcLeafKind, or -1; the row of a leaf, by kind and name; err
+ * where another entry has it of another type or on another role.  A graph's
+ * leaves; then places for them all. */
+int unit_leaf_kind(Op);
+uint32_t unit_leaf(Unit *, int kind, const char *name, const Graph *, Ref);
+void unit_leaves_add(Unit *, const Graph *);
+void unit_leaves_place(Unit *);
+/* unit_coll.c: DpcCollKind, or -1; the first row of a launch's members, which
+ * all turns share. */
+int unit_coll_kind(Op);
+uint32_t unit_colls(Unit *, Program *, uint32_t launch);
 /* The row of a kernel, which equal ones share. */
 uint32_t unit_kernel(Unit *, const Kernel *);
 /* Whose values the watch of kernel `call` will blame in the step that comes

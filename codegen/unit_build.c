@@ -94,13 +94,20 @@ static void cuda_side(Graph *const *entry, int n, const UnitOptions *o,
 static void report_memory(Graph *const *entry, int n, const Unit *u,
                           UnitReport *r)
 {
-    r->leaves = u->leaves;
     r->kernels = (int)u->nkernel;
-    for (int i = 0; i < n; i++) {
-        const Sched *s = entry[i]->sched;
-        if (s->bytes[ARENA] > r->arena)
-            r->arena = s->bytes[ARENA], r->lower = s->lower;
-        r->io += s->bytes[IO];
+    r->roles = u->nrole;
+    for (int role = 0; role < u->nrole; role++) {
+        int64_t io = 0;
+        for (int i = 0; i < n; i++) {
+            const Sched *s = entry[i]->sched;
+            if (entry[i]->role >= 0 && entry[i]->role != role)
+                continue;
+            if (s->bytes[ARENA] > r->arena)
+                r->arena = s->bytes[ARENA], r->lower = s->lower;
+            io += s->bytes[IO];
+        }
+        r->io = io > r->io ? io : r->io;
+        r->leaves = u->leaves[role] > r->leaves ? u->leaves[role] : r->leaves;
     }
 }
 

@@ -5,7 +5,7 @@ static DpcProgram program_row(const Program *p)
 {
     const Sched *s = p->g->sched;
     return (DpcProgram){
-        .entry = p->g->entry, .nstep = p->nstep, .nbuf = p->nbuf,
+        .entry = p->g->entry, .role = p->g->role, .nstep = p->nstep, .nbuf = p->nbuf,
         .nnode = p->nnode, .nport = p->nport, .nheld = p->nheld,
         .nevent = (uint32_t)s->nevent, .step = p->step, .buf = p->buf,
         .node = p->node, .port = p->port, .held = p->held, .arg = p->arg,

@@ -54,7 +54,7 @@ static void leaves(Text *t, const Unit *u)
         numbers(t, l->dim, DPC_NDIM);
         text_add(t, ",");
         splits(t, l->split, DPC_NDIM);
-        text_add(t, ",%lld,%lld,%.17g,%lld,", (long long)l->at,
+        text_add(t, ",%d,%lld,%lld,%.17g,%lld,", l->role, (long long)l->at,
                  (long long)l->bytes, l->value, (long long)l->limit);
         quote(t, l->table);
         text_add(t, "},\n");
@@ -142,9 +142,9 @@ static void programs(Text *t, const Unit *u)
         const Sched *s = p->g->sched;
         text_add(t, "{");
         quote(t, p->g->entry);
-        text_add(t, ",%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
+        text_add(t, ",%d,%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
                  "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,"
-                 "%.17g,%lld},\n", p->nstep, p->nbuf, p->nnode, p->nport,
+                 "%.17g,%lld},\n", p->g->role, p->nstep, p->nbuf, p->nnode, p->nport,
                  s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->lower, p->flops, (long long)p->batch);
@@ -213,11 +213,11 @@ static void convs(Text *t, const Unit *u)
     text_add(t, "{0}};\nstatic const DpcColl coll[] = {\n");
     for (uint32_t i = 0; i < u->ncoll; i++) {
         const DpcColl *c = &u->coll[i];
-        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld},\n",
+        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld,%d,%u},\n",
                  c->kind, c->dtype, c->fold, c->axes, (long long)c->outer,
                  (long long)c->size, (long long)c->inner,
                  (long long)c->to_outer, (long long)c->to_size,
-                 (long long)c->to_inner);
+                 (long long)c->to_inner, c->peer, c->hop);
     }
     text_add(t, "{0}};\n");
 }
@@ -260,15 +260,18 @@ char *unit_text(const Unit *u, const UnitOptions *o)
     dots(&t, u);
     convs(&t, u);
     programs(&t, u);
+    text_add(&t, "static const int64_t leaves[] = ");
+    numbers(&t, u->leaves, u->nrole);
+    text_add(&t, ";\n");
     uint64_t h = hash_text(t.p, t.n);
     text_add(&t, "const DpcUnit dpc_unit = {\nDPC_ABI,");
     quote(&t, o->model);
     text_add(&t, ",");
     quote(&t, o->version);
     text_add(&t, ",\"%016llx\",%d,%u,%d,%u,%u,%u,%u,%d,%d,\naxis,leaf,program,"
-             "kernel,watch,dot,conv,coll,run,%lld,\n", (unsigned long long)h,
+             "kernel,watch,dot,conv,coll,run,leaves,\n", (unsigned long long)h,
              u->mesh->naxis, u->nleaf, u->nprogram, u->nkernel, u->ndot,
-             u->nconv, u->ncoll, o->nrun, o->threads, (long long)u->leaves);
+             u->nconv, u->ncoll, o->nrun, o->threads);
     quote(&t, o->meta ? o->meta : "{}");
     text_add(&t, "};\nint main(int argc, char **argv)\n{\n"
              "    return dpc_main(argc, argv, &dpc_unit);\n}\n");

@@ -72,7 +72,10 @@ static void finish(FILE *f, const char *name)
 static void graph_write(const Options *o, const Model *m, const Graph *g,
                         const char *what)
 {
-    const char *name = fmt(o->arena, "%s.%s.%s.ir", m->name, g->entry, what);
+    const char *name = g->role < 0
+        ? fmt(o->arena, "%s.%s.%s.ir", m->name, g->entry, what)
+        : fmt(o->arena, "%s.%s.role%d.%s.ir", m->name, g->entry, g->role,
+              what);
     FILE *f = create(o, name);
     graph_print(g, f);
     finish(f, name);
@@ -163,9 +166,9 @@ static void report_print(const Options *o, const UnitOptions *u,
             "cache, %.1f s\n", u->out, r->kernels, r->compiled, r->cached,
             r->seconds);
     fprintf(stderr, "dpc: a rank holds %.1f MiB of leaves, %.1f MiB of arena "
-            "(bound %.1f), %.1f MiB of io\n", (double)r->leaves / (1 << 20),
+            "(bound %.1f), %.1f MiB of io%s\n", (double)r->leaves / (1 << 20),
             (double)r->arena / (1 << 20), (double)r->lower / (1 << 20),
-            (double)r->io / (1 << 20));
+            (double)r->io / (1 << 20), r->roles > 1 ? ", at most" : "");
 }
 
 /* What a step sends, and how much of that nothing hides, by the clock. */
@@ -252,6 +255,30 @@ static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
     return true;
 }
 
+/* The schedules of all entries and roles. */
+static Graph **entries_run(const Options *o, const Model *m, Job *j,
+                           unsigned emit, int *ndone)
+{
+    const Mesh *mesh = &j->plan->mesh;
+    int roles = (int)mesh_size(mesh, mesh_axes(mesh, STAGE));
+    Graph **done = alloc(o->arena, (size_t)(m->nentry * roles)
+                         * sizeof *done);
+    *ndone = 0;
+    for (int i = 0; i < m->nentry; i++) {
+        if (emit & EMIT_GRAPH)
+            graph_write(o, m, m->entry[i], "graph");
+        Graph **role = run_roles(m->entry[i], j, &roles);
+        for (int k = 0; k < roles; k++) {
+            if (o->verbose)
+                traffic_print(role[k], j);
+            if (emit & EMIT_SCHEDULE)
+                graph_write(o, m, role[k], "schedule");
+            done[(*ndone)++] = role[k];
+        }
+    }
+    return done;
+}
+
 void model_compile(const Options *o, const Model *m)
 {
     unsigned emit = emit_set(o);
@@ -274,21 +301,13 @@ void model_compile(const Options *o, const Model *m)
     dead_report(o, m);
     if (emit & EMIT_PLAN)
         plan_write(o, m, plan);
-    Graph **done = alloc(o->arena, (size_t)m->nentry * sizeof *done);
-    for (int i = 0; i < m->nentry; i++) {
-        if (emit & EMIT_GRAPH)
-            graph_write(o, m, m->entry[i], "graph");
-        done[i] = run_passes(NULL, m->entry[i], &job);
-        if (o->verbose)
-            traffic_print(done[i], &job);
-        if (emit & EMIT_SCHEDULE)
-            graph_write(o, m, done[i], "schedule");
-    }
+    int ndone;
+    Graph **done = entries_run(o, m, &job, emit, &ndone);
     UnitReport r;
     if (emit & EMIT_BIN)
         memory_check(o, done, m->nentry, &job);
     if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
-        unit_build(done, m->nentry, &u, o->arena, &r);
+        unit_build(done, ndone, &u, o->arena, &r);
         report_print(o, &u, &r);
     }
     if (cached)

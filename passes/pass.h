@@ -84,6 +84,10 @@ Graph *copy_end(Copy *);                  /* sets and outs mapped */
 /* Rows named in a list, or NULL for the whole pipeline. */
 Graph *run_passes(const char *list, const Graph *, Job *);
 
+/* The whole pipeline, for all roles of the plan's mesh: what they share, up to
+ * `local`, once, then each by itself.  *n: how many. */
+Graph **run_roles(const Graph *, Job *, int *n);
+
 /* The backward graph of scalar y, appended to g: dwrt[i] = d y / d wrt[i],
  * NONE where no gradient reaches.  dy NONE: one. */
 void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,

@@ -77,6 +77,22 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j)
     return out;
 }
 
+Graph **run_roles(const Graph *g, Job *job, int *n)
+{
+    Job j = *job;
+    j.stop_after = "local";
+    g = run_passes(NULL, g, &j);
+    j.stop_after = NULL;
+    j.start_from = "cut";
+    *n = (int)mesh_size(&g->mesh, mesh_axes(&g->mesh, STAGE));
+    Graph **role = alloc(j.keep, (size_t)*n * sizeof *role);
+    for (j.role = 0; j.role < *n; j.role++) {
+        j.once = job->once && j.role == *n - 1;
+        role[j.role] = run_passes(NULL, g, &j);
+    }
+    return role;
+}
+
 Graph *run_passes(const char *list, const Graph *g, Job *j)
 {
     bool on = !j->start_from, ours = j->once;

@@ -44,7 +44,7 @@ static int64_t ranks_of(const DpcUnit *u)
 {
     int64_t n = 1;
     for (uint32_t i = 0; i < u->naxis; i++)
-        if (u->axis[i].kind == DPC_SPACE)
+        if (u->axis[i].kind != DPC_TIME)
             n *= u->axis[i].size;
     return n;
 }
@@ -68,16 +68,21 @@ static void world_tell(DpcApp *a)
 {
     char text[64];
     int32_t size = a->comm->size, local = a->comm->local_size;
-    int64_t sum = 0;
-    for (int i = 0; i < DPC_NSPACE; i++)
-        sum += a->rt->bytes[i];
+    int32_t roles = dpc_roles(a->unit);
     dpc_launch_text(text, sizeof text, size, (size + local - 1) / local);
     dpc_app_note(a, "%s, %d thread%s each", text, a->rt->threads,
                  a->rt->threads == 1 ? "" : "s");
-    dpc_app_note(a, "memory  params and states %.1f + arena %.1f + io %.1f = "
-        "%.1f MiB a rank, as planned", (double)a->rt->bytes[DPC_LEAVES] / mib,
-        (double)a->rt->bytes[DPC_ARENA] / mib,
-        (double)a->rt->bytes[DPC_IO] / mib, (double)sum / mib);
+    for (int32_t i = 0; i < roles; i++) {
+        int64_t b[DPC_NSPACE];
+        char of[32] = "a rank";
+        dpc_rt_planned(a->rt->whole, i, b);
+        if (roles > 1)
+            snprintf(of, sizeof of, "a rank of role %d", i);
+        dpc_app_note(a, "memory  params and states %.1f + arena %.1f + io "
+            "%.1f = %.1f MiB %s, as planned", (double)b[DPC_LEAVES] / mib,
+            (double)b[DPC_ARENA] / mib, (double)b[DPC_IO] / mib,
+            (double)(b[DPC_LEAVES] + b[DPC_ARENA] + b[DPC_IO]) / mib, of);
+    }
 }
 
 /* Every rank's status becomes the worst of all; the text of one that did not
@@ -452,6 +457,14 @@ static DpcStatus resume_find(DpcApp *a, char path[DPC_PATH])
     return dpc_ckpt_find(a->ckpt, a->folder, which, path);
 }
 
+static bool has_leaves(const DpcUnit *u)
+{
+    bool any = false;
+    for (int32_t i = 0; i < dpc_roles(u); i++)
+        any |= u->leaves[i] > 0;
+    return any;
+}
+
 DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
 {
     char path[DPC_PATH];
@@ -461,7 +474,7 @@ DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
         return s;
     if (path[0])
         return resume_from(a, path);
-    if (!fresh_ok && !asked && !a->opt.init_from.n && a->unit->leaves)
+    if (!fresh_ok && !asked && !a->opt.init_from.n && has_leaves(a->unit))
         return dpc_fail(DPC_USER, "%s: error: '%s' needs parameters; give "
             "--out DIR of a run, --resume PATH or --init-from PATH",
             a->opt.program, a->opt.command);
@@ -560,6 +573,7 @@ DpcStatus dpc_app_open(DpcApp *a, const DpcUnit *u)
         s = dpc_rt_open(u, a->comm, &a->rt);
     if (s)
         return s;
+    a->unit = a->rt->unit;
     threads_set(a);
     seed_set(a);
     range_read(a);

@@ -37,6 +37,15 @@ DpcStatus dpc_fail(DpcStatus s, const char *f, ...)
     return s;
 }
 
+int32_t dpc_roles(const DpcUnit *u)
+{
+    int32_t n = 1;
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (u->axis[i].kind == DPC_STAGE)
+            n *= u->axis[i].size;
+    return n;
+}
+
 /* Bytes of an element; 0 for what is no dtype. */
 int64_t dpc_dtype_size(DpcDtype t)
 {

@@ -40,9 +40,28 @@ bool dpc_leaf_split(const DpcLeaf *l)
     return false;
 }
 
+int32_t dpc_role_at(const DpcUnit *u, const int32_t *coord)
+{
+    int32_t role = 0;
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (u->axis[i].kind == DPC_STAGE)
+            role = role * u->axis[i].size + coord[i];
+    return role;
+}
+
+bool dpc_leaf_here(const DpcLeaf *l, int32_t role)
+{
+    return l->role < 0 || l->role == role;
+}
+
 bool dpc_leaf_owner(const DpcUnit *u, const DpcLeaf *l, const int32_t *coord)
 {
     DpcAxes used = 0;
+    if (!dpc_leaf_here(l, dpc_role_at(u, coord)))
+        return false;
+    for (uint32_t i = 0; l->role >= 0 && i < u->naxis; i++)
+        if (u->axis[i].kind == DPC_STAGE)
+            used |= (DpcAxes)(1u << i);
     for (int d = 0; d < l->ndim; d++)
         for (DpcSplit s = l->split[d]; s; s >>= 4)
             used |= (DpcAxes)(1u << ((s & 15) - 1));

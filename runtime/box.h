@@ -17,6 +17,10 @@ DpcBox dpc_box_whole(int ndim, const int64_t *dim);
 bool dpc_leaf_split(const DpcLeaf *);     /* any dimension is */
 /* Of the ranks that hold the same part, the one that writes it: it stands at
  * 0 on every axis that does not split the leaf. */
+/* The role of a rank: its coordinates on stage axes.  Whether a leaf lives on
+ * its ranks. */
+int32_t dpc_role_at(const DpcUnit *, const int32_t *coord);
+bool dpc_leaf_here(const DpcLeaf *, int32_t role);
 bool dpc_leaf_owner(const DpcUnit *, const DpcLeaf *, const int32_t *coord);
 
 int64_t dpc_box_count(const DpcBox *);    /* elements */

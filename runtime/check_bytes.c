@@ -37,7 +37,7 @@ typedef struct Walk {
     Cells space[DPC_NSPACE];
     Clock now[DPC_NSTREAM], *event;       /* of a stream; of who set it */
     bool *set;                            /* event: set so far */
-    uint32_t joined;                      /* last collective, step + 1 */
+    uint32_t joined;                      /* last that communicates, + 1 */
 } Walk;
 
 /* ---- cells ---- */
@@ -92,9 +92,10 @@ static size_t ends(const Walk *w)
     return 2 * n + 2;
 }
 
-static bool is_held(const DpcLeaf *l)
+static bool is_held(const Walk *w, const DpcLeaf *l)
 {
-    return l->kind == DPC_PARAM || l->kind == DPC_STATE;
+    return (l->kind == DPC_PARAM || l->kind == DPC_STATE)
+        && dpc_check_here(w->c, l);
 }
 
 static void cells_cut(Walk *w)
@@ -106,7 +107,7 @@ static void cells_cut(Walk *w)
             edges_add(&w->space[p->buf[i].space],
                       p->buf[i].at + k * p->buf[i].stride, p->buf[i].size);
     for (uint32_t i = 0; i < u->nleaf; i++)
-        if (is_held(&u->leaf[i]))
+        if (is_held(w, &u->leaf[i]))
             edges_add(&w->space[DPC_LEAVES], u->leaf[i].at, u->leaf[i].bytes);
     for (int k = 0; k < DPC_NSPACE; k++)
         edges_sort(&w->space[k]);
@@ -185,9 +186,9 @@ static DpcStatus leaves_give(Walk *w)
     const DpcUnit *u = w->c->u;
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
-        if (!is_held(l))
+        if (!is_held(w, l))
             continue;
-        if (l->at < 0 || l->bytes < 0 || l->at + l->bytes > u->leaves)
+        if (l->at < 0 || l->bytes < 0 || l->at + l->bytes > w->c->leaves)
             return leaf_fault(w, i, "leaves the space of leaves");
         if (!cells_give(&w->space[DPC_LEAVES], l->at, l->bytes,
                         held(w->c->p, i, false), 0))
@@ -220,7 +221,7 @@ static DpcStatus leaves_look(const Walk *w)
 {
     const DpcUnit *u = w->c->u;
     for (uint32_t i = 0; i < u->nleaf; i++)
-        if (is_held(&u->leaf[i])
+        if (is_held(w, &u->leaf[i])
             && !cells_hold(&w->space[DPC_LEAVES], u->leaf[i].at,
                            u->leaf[i].bytes, held(w->c->p, i, true), 0))
             return leaf_fault(w, i, "does not hold its new value at the end");
@@ -355,7 +356,8 @@ static DpcStatus events_await(Walk *w, uint32_t s)
  * the same on every rank. */
 static DpcStatus collective_order(Walk *w, uint32_t s)
 {
-    if (w->c->p->step[s].kind != DPC_STEP_COLL)
+    uint8_t kind = w->c->p->step[s].kind;
+    if (kind != DPC_STEP_COLL && kind != DPC_STEP_HOP)
         return DPC_OK;
     if (!over(w, s, w->joined))
         return race(w, s, w->joined, "communicates");

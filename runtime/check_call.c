@@ -90,12 +90,12 @@ static int64_t coll_bytes(const DpcUnit *u, const DpcColl *k, bool out)
     return k->outer * size * k->inner * dpc_dtype_size(k->dtype);
 }
 
-/* Ranks meet, turns do not. */
+/* Ranks of one role meet; turns and roles do not. */
 static bool coll_axes_ok(const DpcUnit *u, const DpcColl *k)
 {
     for (uint32_t i = 0; i < 16; i++)
         if (k->axes >> i & 1
-            && (i >= u->naxis || u->axis[i].kind == DPC_TIME))
+            && (i >= u->naxis || u->axis[i].kind != DPC_SPACE))
             return false;
     return k->axes != 0;
 }
@@ -110,7 +110,7 @@ static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
     DpcAxes parts = k->kind == DPC_REDUCE_SCATTER ? k->axes : 0;
     DpcAxes joins = k->kind == DPC_ALL_GATHER ? k->axes : 0;
     DpcAxes wants = k->kind == DPC_ALL_TO_ALL ? k->axes : joins;
-    return (in->pending & ends) == ends && (in->split & wants) == wants
+    return k->kind <= DPC_ALL_TO_ALL && (in->pending & ends) == ends && (in->split & wants) == wants
         && !(in->split & parts)
         && out->pending == (DpcAxes)(in->pending & ~ends)
         && out->split == (DpcAxes)((in->split & ~joins) | parts);
@@ -137,7 +137,8 @@ static uint32_t calls_of(const DpcUnit *u, int kind)
     case DPC_STEP_DOT: return u->ndot;
     case DPC_STEP_CONV: case DPC_STEP_PACK: case DPC_STEP_UNPACK:
         return u->nconv;
-    case DPC_STEP_COLL: return u->ncoll;
+    case DPC_STEP_COLL: case DPC_STEP_HOP:
+        return u->ncoll;
     default: return UINT32_MAX;
     }
 }
@@ -145,13 +146,14 @@ static uint32_t calls_of(const DpcUnit *u, int kind)
 static uint32_t args_of(int kind)
 {
     return kind == DPC_STEP_DOT || kind == DPC_STEP_CONV ? 3
-         : kind == DPC_STEP_KERNEL ? 0 : 2;
+         : kind == DPC_STEP_KERNEL ? 0 : kind == DPC_STEP_HOP ? 1 : 2;
 }
 
 static bool indices_ok(const DpcCheck *c, const DpcStep *t)
 {
     const DpcProgram *p = c->p;
-    uint32_t calls = t->kind == DPC_STEP_COLL ? t->narg / 2 : 1;
+    uint32_t calls = t->kind == DPC_STEP_COLL ? t->narg / 2
+                   : t->kind == DPC_STEP_HOP ? t->narg : 1;
     bool ok = t->kind < DPC_NSTEPKIND && t->stream < DPC_NSTREAM
            && t->call + (uint64_t)calls <= calls_of(c->u, t->kind)
            && t->node < p->nnode && t->narg >= args_of(t->kind)
@@ -174,6 +176,9 @@ static bool how_ok(const DpcCheck *c, const DpcStep *t, uint32_t arg)
         return how && how <= (DPC_READ | DPC_WRITE);
     if (t->kind == DPC_STEP_DOT || t->kind == DPC_STEP_CONV)
         return arg == 2 ? how & DPC_WRITE : how == DPC_READ;
+    if (t->kind == DPC_STEP_HOP)
+        return how == (c->u->coll[t->call + arg].kind == DPC_SEND
+                       ? DPC_READ : DPC_WRITE);
     return arg % 2 ? how & DPC_WRITE : how == DPC_READ;
 }
 
@@ -248,13 +253,50 @@ static DpcStatus coll_ok(const DpcCheck *c, uint32_t s)
     return DPC_OK;
 }
 
+/* The other end's role differs in the stage axes alone, and the operand is
+ * what the row says it is. */
+static bool hop_row_ok(const DpcCheck *c, const DpcColl *k, const DpcBuf *b)
+{
+    DpcAxes stages = 0;
+    for (uint32_t i = 0; i < c->u->naxis; i++)
+        if (c->u->axis[i].kind == DPC_STAGE)
+            stages |= (DpcAxes)(1u << i);
+    return (k->kind == DPC_SEND || k->kind == DPC_RECV) && c->p->role >= 0
+        && k->peer >= 0 && k->peer < dpc_roles(c->u)
+        && k->peer != c->p->role && k->axes == stages
+        && b->value && b->dtype == k->dtype + 1;
+}
+
+static DpcStatus hop_ok(const DpcCheck *c, uint32_t s)
+{
+    const DpcStep *t = &c->p->step[s];
+    if (t->kind != DPC_STEP_HOP)
+        return DPC_OK;
+    if (t->narg > DPC_NHOP)
+        return dpc_check_fault(c, s, "has %u hops, %d are the most", t->narg,
+                               DPC_NHOP);
+    for (uint32_t i = 0; i < t->narg; i++) {
+        const DpcColl *k = &c->u->coll[t->call + i];
+        const DpcBuf *b = &c->p->buf[c->p->arg[t->arg + i]];
+        int64_t bytes = coll_bytes(c->u, k, true);
+        if (!hop_row_ok(c, k, b))
+            return dpc_check_fault(c, s, "operand %u: no hop between this "
+                                   "role and role %d", i, k->peer);
+        if (b->size != bytes)
+            return dpc_check_fault(c, s, "operand %u: %lld bytes, the hop "
+                                   "takes %lld", i, (long long)b->size,
+                                   (long long)bytes);
+    }
+    return DPC_OK;
+}
+
 /* ---- all of them ---- */
 
 static bool buf_ok(const DpcCheck *c, const DpcBuf *b)
 {
     if (b->space >= DPC_NSPACE || b->at < 0 || b->size < 0 || b->stride < 0)
         return false;
-    int64_t room = b->space == DPC_LEAVES ? c->u->leaves
+    int64_t room = b->space == DPC_LEAVES ? c->leaves
                  : b->space == DPC_ARENA  ? c->p->arena : c->p->io;
     int64_t slots = b->slots > 1 ? b->slots - 1 : 0;
     return b->at <= room && b->size <= room && b->stride <= room
@@ -303,6 +345,8 @@ DpcStatus dpc_check_calls(const DpcCheck *c)
             e = coll_ok(c, s);
         if (!e)
             e = copy_ok(c, s);
+        if (!e)
+            e = hop_ok(c, s);
         if (e)
             return e;
     }

@@ -10,6 +10,7 @@ typedef struct DpcCheck {
     const DpcUnit *u;
     const DpcProgram *p;
     int32_t turns;                        /* product of the time axes */
+    int64_t leaves;                       /* bytes that its ranks all have */
 } DpcCheck;
 
 /* Fill `to` with "op 'name' (file:line), step 12 in turn 1"; returns it. */
@@ -22,8 +23,13 @@ DpcStatus dpc_check_fault(const DpcCheck *, uint32_t step, const char *, ...)
 /* check_call.c: every index is in its table, every operand as large as the
  * call wants, every step runs once a turn. */
 DpcStatus dpc_check_calls(const DpcCheck *);
+/* Does a leaf have bytes on the ranks of this program? */
+bool dpc_check_here(const DpcCheck *, const DpcLeaf *);
 /* check_bytes.c: every operand holds the value that it should, in every order
  * that streams and events allow. */
 DpcStatus dpc_check_bytes(const DpcCheck *);
+/* check_roles.c: what roles send and receive fits, and all of them end.  The
+ * programs of one entry, which have passed the others. */
+DpcStatus dpc_check_roles(const DpcCheck *role, int32_t n);
 
 #endif

@@ -68,15 +68,16 @@ DpcStatus ckpt_agree(DpcCkpt *c, DpcStatus s)
 
 static DpcStatus leaves_check(const DpcUnit *u, const int32_t *coord)
 {
+    int32_t role = dpc_role_at(u, coord);
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
         int64_t local[DPC_NDIM], n = dpc_dtype_size((DpcDtype)l->dtype);
-        if (ckpt_class(l) < 0)
+        if (ckpt_class(l) < 0 || !dpc_leaf_here(l, role))
             continue;
         dpc_box_of(u, l, coord, local);
         for (int d = 0; d < l->ndim; d++)
             n *= local[d];
-        if (n > l->bytes || l->at < 0 || l->at + n > u->leaves)
+        if (n > l->bytes || l->at < 0 || l->at + n > u->leaves[role])
             return dpc_fail(DPC_BUG, "%s: error: leaf \"%s\": its part takes "
                             "%" PRId64 " bytes, the table has %" PRId64
                             " for it; the sizes must divide", l->loc, l->name,
@@ -96,6 +97,7 @@ DpcStatus dpc_ckpt_open(const DpcUnit *u, const DpcWorld *w,
     if (!c)
         return dpc_fail(DPC_MEMORY, "checkpoint: error: out of memory");
     c->unit = u, c->world = *w;
+    c->role = dpc_role_at(u, w->coord);
     c->how = how ? *how : (DpcCkptHow){ 0 };
     c->out.disk = c->how.disk ? c->how.disk : &dpc_disk;
     c->out.cap = c->how.stage ? c->how.stage : STAGE;
@@ -107,7 +109,8 @@ DpcStatus dpc_ckpt_open(const DpcUnit *u, const DpcWorld *w,
     c->all = calloc((size_t)w->size, sizeof *c->all);
     c->plain[CKPT_MODEL] = c->plain[CKPT_STATE] = true;
     for (uint32_t i = 0; i < u->nleaf; i++)
-        if (ckpt_class(&u->leaf[i]) >= 0 && dpc_leaf_split(&u->leaf[i]))
+        if (ckpt_class(&u->leaf[i]) >= 0
+            && (dpc_leaf_split(&u->leaf[i]) || u->leaf[i].role > 0))
             c->plain[ckpt_class(&u->leaf[i])] = false;
     for (uint32_t i = 0; i < u->naxis; i++)
         c->mine.coord[i] = w->coord[i];

@@ -189,7 +189,7 @@ static DpcStatus pairs_read(const Import *m, char *leaves)
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
         const DpcWhole *w = rest_of(m, l) ? whole_of(m, l, name) : NULL;
-        if (w)
+        if (w && dpc_leaf_here(l, m->c->role))
             pair[n++] = (Pair){ l, w, &m->source->piece[w->piece] };
     }
     qsort(pair, n, sizeof *pair, by_place);

@@ -95,9 +95,9 @@ DpcStatus dpc_ckpt_load(DpcCkpt *c, void *leaves, DpcCkptInfo *info,
     s = ckpt_agree(c, fit_check(c, source));
     for (uint32_t i = 0; s == DPC_OK && i < c->unit->nleaf; i++) {
         const DpcLeaf *l = &c->unit->leaf[i];
-        if (ckpt_class(l) >= 0)
+        if (ckpt_class(l) >= 0 && dpc_leaf_here(l, c->role))
             s = ckpt_leaf_read(c, source, l, dpc_source_find(source, l->name),
-                          leaves);
+                               leaves);
     }
     s = ckpt_agree(c, s);
     if (s == DPC_OK)

@@ -25,7 +25,9 @@ struct DpcCkpt {
     DpcCkptHow how;
     DpcOut out;                           /* its buffer is the staging one */
     CkptPart mine, *all;                  /* [world.size] */
-    bool plain[CKPT_NCLASS];              /* nothing in it is split */
+    bool plain[CKPT_NCLASS];              /* nothing in it is split, and all
+                                             of it is on rank 0 */
+    int32_t role;                         /* of this rank */
     char dir[DPC_PATH];
     char tmp[DPC_PATH], final[DPC_PATH];  /* folders of the save under way */
     char path[DPC_PATH], to[DPC_PATH];    /* scratch */

@@ -16,23 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Axes over ranks of this set that are longer than one. */
+/* Axes that ranks make up, of this set, that are longer than one. */
 static DpcAxes ranks_of(const DpcUnit *u, DpcAxes axes)
 {
     DpcAxes r = 0;
     for (uint32_t i = 0; i < u->naxis; i++)
-        if (axes >> i & 1 && u->axis[i].kind == DPC_SPACE &&
+        if (axes >> i & 1 && u->axis[i].kind != DPC_TIME &&
             u->axis[i].size > 1)
             r |= (DpcAxes)(1u << i);
     return r;
 }
 
-/* Row-major index of this rank over the space axes in, or not in, a set. */
+/* Row-major index of this rank over such axes in, or not in, a set. */
 static int32_t index_over(const DpcRt *rt, DpcAxes axes, bool in)
 {
     int32_t r = 0;
     for (uint32_t i = 0; i < rt->unit->naxis; i++)
-        if (rt->unit->axis[i].kind == DPC_SPACE && (axes >> i & 1) == in)
+        if (rt->unit->axis[i].kind != DPC_TIME && (axes >> i & 1) == in)
             r = r * rt->unit->axis[i].size + rt->coord[i];
     return r;
 }
@@ -40,9 +40,6 @@ static int32_t index_over(const DpcRt *rt, DpcAxes axes, bool in)
 static DpcStatus coll_check(const DpcUnit *u, const DpcColl *c)
 {
     bool folds = c->kind == DPC_ALL_REDUCE || c->kind == DPC_REDUCE_SCATTER;
-    if (c->kind > DPC_ALL_TO_ALL)
-        return dpc_fail(DPC_BUG, "%s: internal error: this runtime has no "
-                        "hops between stages", u->model);
     if (folds && c->dtype == DPC_U8)
         return dpc_fail(DPC_BUG, "%s: internal error: a fold of u8 over "
                         "ranks", u->model);
@@ -53,6 +50,11 @@ static DpcStatus coll_check(const DpcUnit *u, const DpcColl *c)
         return dpc_fail(DPC_BUG, "%s: internal error: a log-sum-exp of i32",
                         u->model);
     return DPC_OK;
+}
+
+static bool is_hop(const DpcColl *c)
+{
+    return c->kind == DPC_SEND || c->kind == DPC_RECV;
 }
 
 /* A dimension of a row-major tensor: what is before and behind it. */
@@ -123,8 +125,9 @@ static DpcStatus streams_check(const DpcRt *rt)
     for (uint32_t i = 0; i < rt->unit->nprogram; i++) {
         const DpcProgram *p = &rt->unit->program[i];
         for (uint32_t s = 0; rt->walk[i].both && s < p->nstep; s++)
-            if (p->step[s].kind == DPC_STEP_COLL && p->step[s].stream == 0 &&
-                rt->group[p->step[s].call] >= 0)
+            if ((p->step[s].kind == DPC_STEP_COLL
+                 || p->step[s].kind == DPC_STEP_HOP) &&
+                p->step[s].stream == 0 && rt->group[p->step[s].call] >= 0)
                 return dpc_fail(DPC_BUG, "%s: internal error: step %u of "
                     "'%s' communicates on the compute stream",
                     rt->unit->model, s, p->entry);
@@ -145,7 +148,7 @@ DpcStatus dpc_collect_open(DpcRt *rt)
             s = group_find(rt, i);
         if (s)
             return s;
-        if (rt->group[i] < 0)
+        if (rt->group[i] < 0 || is_hop(c))
             continue;
         int32_t n = rt->comm->members[rt->group[i]];
         int64_t bytes = pack_bytes(c, n) + unpack_bytes(c, n);
@@ -230,4 +233,17 @@ DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
     default:
         return staged(rt, c, &w, n, ops->all_to_all);
     }
+}
+
+/* A role is its index along the stage axis, so in that axis' group. */
+DpcStatus dpc_collect_hops(DpcRt *rt, uint32_t call, uint32_t n, void **at)
+{
+    DpcHop h[DPC_NHOP];
+    for (uint32_t i = 0; i < n; i++) {
+        const DpcColl *c = &rt->unit->coll[call + i];
+        h[i] = (DpcHop){.group = rt->group[call + i], .peer = c->peer,
+            .bytes = c->outer * c->size * c->inner * dpc_dtype_size(c->dtype),
+            .send = c->kind == DPC_SEND, .at = at[i]};
+    }
+    return rt->comm->ops->exchange(rt->comm, h, (int32_t)n);
 }

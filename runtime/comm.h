@@ -10,7 +10,7 @@
 
 #include "runtime/dpc_rt.h"
 
-enum { DPC_NGROUP = 64, DPC_NHOP = 64 };
+enum { DPC_NGROUP = 64 };
 
 typedef struct DpcComm DpcComm;
 

@@ -16,8 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 5
-enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4 };
+#define DPC_ABI 6
+enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
+       DPC_NHOP = 64 };                   /* hops of one step, at most */
 
 /* ---- 1. tables ---- */
 
@@ -77,6 +78,8 @@ typedef struct DpcLeaf {
     bool trainable;
     int64_t dim[DPC_NDIM];
     DpcSplit split[DPC_NDIM];
+    int32_t role;                         /* PARAM, STATE: lives on its ranks
+                                             only; -1: on all */
     int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
     double value;                         /* SCALAR: what it is by default */
     int64_t limit;                        /* INPUT: it indexes a table of so */
@@ -153,7 +156,9 @@ typedef enum DpcCollKind {
 } DpcCollKind;
 typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
 
-/* One collective over the ranks that differ only in `axes`.  The dimension
+/* One collective over the ranks that differ only in `axes`, or one end of a
+ * hop: the bytes of a value go from a rank of one role to the rank of another
+ * that differs from it in the stage axis, `axes`, only.  The dimension
  * that is joined or split is written as [outer, size, inner] elements of the
  * larger tensor, size being the whole one.  An all_to_all joins one dimension
  * of its result, written so, and splits another of its operand: to_outer,
@@ -163,6 +168,8 @@ typedef struct DpcColl {
     DpcAxes axes;
     int64_t outer, size, inner;
     int64_t to_outer, to_size, to_inner;
+    int32_t peer;                         /* hop: role at the other end, */
+    uint32_t hop;                         /* and its number, the same there */
 } DpcColl;
 
 typedef enum DpcStepKind {
@@ -175,6 +182,9 @@ typedef enum DpcStepKind {
     DPC_STEP_COLL,                        /* calls call, call + 1, ...: args in,
                                              out of each member */
     DPC_STEP_COPY,                        /* args from, to: same bytes */
+    DPC_STEP_HOP,                         /* colls call, call + 1, ...: sends
+                                             and receives, all at once; arg:
+                                             what each sends, or gets */
     DPC_NSTEPKIND
 } DpcStepKind;
 
@@ -198,6 +208,7 @@ typedef struct DpcNode { const char *name, *op, *loc; } DpcNode;
 
 typedef struct DpcProgram {
     const char *entry;                    /* "train", "eval", "init", ... */
+    int32_t role;                         /* whose ranks run it; -1: all */
     uint32_t nstep, nbuf, nnode, nport, nevent, nheld;
     const DpcStep *step;
     const DpcBuf *buf;
@@ -237,7 +248,8 @@ typedef struct DpcUnit {
     const DpcConv *conv;
     const DpcColl *coll;
     const DpcRun *run;
-    int64_t leaves;                       /* bytes of DPC_LEAVES on each rank */
+    const int64_t *leaves;                /* by role: bytes of DPC_LEAVES on
+                                             each of its ranks */
     const char *meta;                     /* JSON: captions, data */
 } DpcUnit;
 
@@ -274,6 +286,9 @@ void dpc_trace(const DpcMade *, int n, int32_t shift, const float *x,
 /* Every binary has an option of that name, which a scalar would not reach;
  * not so `steps` and `seed`, which are both. */
 bool dpc_option_taken(const char *scalar);
+
+/* How many roles there are: the sizes of stage axes, 1 without. */
+int32_t dpc_roles(const DpcUnit *);
 
 int64_t dpc_dtype_size(DpcDtype);
 const char *dpc_dtype_name(DpcDtype);     /* "f32" */

@@ -48,9 +48,8 @@ void dpc_feed_coord(const DpcRt *rt, int32_t rank, int32_t turn,
     for (uint32_t i = rt->unit->naxis; i-- > 0;) {
         const DpcAxis *a = &rt->unit->axis[i];
         int32_t *rest = a->kind == DPC_TIME ? &turn : &rank;
-        coord[i] = a->kind == DPC_STAGE ? 0 : *rest % a->size;
-        if (a->kind != DPC_STAGE)
-            *rest /= a->size;
+        coord[i] = *rest % a->size;
+        *rest /= a->size;
     }
 }
 
@@ -140,7 +139,10 @@ static DpcStatus rows_match(const DpcLeaf *l, const DpcGiven *g)
         (long long)g->nrow);
 }
 
-static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
+/* Where an input comes from.  Not `mine`: another role reads it; it must be
+ * there all the same, that all ranks judge data alike. */
+static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p,
+                             bool mine)
 {
     const DpcLeaf *l = p->leaf;
     p->source = -1;
@@ -148,7 +150,7 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
         if (!strcmp(how->given[i].input, l->name)) {
             p->given = &how->given[i];
             p->dtype = p->given->field.dtype;
-            f->given_move |= p->given->nrow > l->dim[0];
+            f->given_move |= mine && p->given->nrow > l->dim[0];
             DpcStatus s = match(l, &p->given->field, p->given->field.name);
             return s ? s : rows_match(l, p->given);
         }
@@ -157,8 +159,8 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p)
         return no_field(l, how);
     const DpcField *d = dpc_data_field(how->data, k);
     p->dtype = d->dtype;
-    p->source = field_index(f, k);
-    if (p->source < 0)
+    p->source = mine ? field_index(f, k) : -1;
+    if (mine && p->source < 0)
         return dpc_fail(DPC_USER, "%s: error: more than %d inputs from data",
                         l->loc, MOST_FIELDS);
     if (f->batch && f->batch != l->dim[0])
@@ -199,6 +201,33 @@ static DpcStatus place_check(const DpcFeed *f, const DpcLeaf *l,
     return DPC_OK;
 }
 
+static bool has_input(const DpcProgram *p, uint32_t leaf)
+{
+    for (uint32_t i = 0; i < p->nport; i++)
+        if (p->port[i].leaf == leaf)
+            return true;
+    return false;
+}
+
+/* Inputs of the same entry that only other roles read. */
+static DpcStatus others_match(DpcFeed *f, const DpcProgram *mine,
+                              const DpcFeedHow *how)
+{
+    const DpcUnit *u = f->rt->whole;
+    DpcStatus s = DPC_OK;
+    for (uint32_t i = 0; !s && i < u->nprogram; i++) {
+        const DpcProgram *p = &u->program[i];
+        bool same = !strcmp(p->entry, mine->entry);
+        for (uint32_t k = 0; same && !s && k < p->nport; k++) {
+            Place other = {.leaf = &u->leaf[p->port[k].leaf]};
+            if (other.leaf->kind == DPC_INPUT && other.leaf->ndim
+                && !has_input(mine, p->port[k].leaf))
+                s = source_find(f, how, &other, false);
+        }
+    }
+    return s;
+}
+
 static DpcStatus places_make(DpcFeed *f, uint32_t program,
                              const DpcFeedHow *how)
 {
@@ -212,7 +241,7 @@ static DpcStatus places_make(DpcFeed *f, uint32_t program,
             return dpc_fail(DPC_USER, "%s: error: input '%s' has no "
                 "dimension; make it a scalar", l->loc, l->name);
         Place first = {.leaf = l};
-        DpcStatus s = source_find(f, how, &first);
+        DpcStatus s = source_find(f, how, &first, true);
         for (int32_t k = 0; !s && k < (b->slots ? b->slots : 1); k++) {
             Place *q = &f->place[f->nplace++];
             *q = first;
@@ -222,7 +251,7 @@ static DpcStatus places_make(DpcFeed *f, uint32_t program,
         if (s)
             return s;
     }
-    return DPC_OK;
+    return others_match(f, p, how);
 }
 
 static int slots_count(const DpcUnit *u, uint32_t program)

@@ -7,6 +7,7 @@
  * that `where` leaves out, is nobody's fault.  All ranks walk to the end,
  * whatever they find, because collectives need them; then the earliest
  * finding wins. */
+#include "runtime/box.h"
 #include "runtime/rt.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ typedef struct Hunt {
     uint32_t program;
     uint64_t number;
     Found nan, inf;
+    bool heard;                           /* another role sent what is wrong */
 } Hunt;
 
 /* ---- blame ---- */
@@ -153,11 +155,15 @@ static void found(const Hunt *h, Found *f, uint32_t step, int32_t blame,
 static DpcStatus step_look(Hunt *h, uint32_t s)
 {
     DpcSeen seen = {0};
-    bool open = h->nan.step < 0;
+    bool open = h->nan.step < 0 && !h->heard;
     bool watched = open && watch(h, s, &seen);
     enum Bad before = open ? scan_step(h, s, DPC_READ) : GOOD;
     DpcStatus e = dpc_walk_alone(h->rt, h->program, s, h->number);
     enum Bad after = e || !open ? GOOD : scan_step(h, s, DPC_WRITE);
+    if (h->p->step[s].kind == DPC_STEP_HOP) {
+        h->heard |= after == NAN_HERE;    /* they tell who made it */
+        return e;
+    }
     if (after == NAN_HERE)
         found(h, &h->nan, s, seen.nan, false, before == INFINITE);
     bool made = watched ? seen.inf > 0 : before == GOOD;
@@ -173,6 +179,7 @@ static bool wrong_before(const Hunt *h, char *text, size_t size)
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
         if (l->kind > DPC_STATE || !is_float(l->dtype) ||
+            !dpc_leaf_here(l, h->rt->role) ||
             scan(h->rt->space[DPC_LEAVES] + l->at, l->dtype, l->bytes) == GOOD)
             continue;
         snprintf(text, size, "%s: %s: not finite before the step, on rank %d",
@@ -204,6 +211,7 @@ int32_t dpc_rt_spoilt(const DpcRt *rt)
     for (uint32_t i = 0; i < rt->unit->nleaf; i++) {
         const DpcLeaf *l = &rt->unit->leaf[i];
         if (l->kind == DPC_PARAM && is_float(l->dtype) &&
+            dpc_leaf_here(l, rt->role) &&
             scan(rt->space[DPC_LEAVES] + l->at, l->dtype, l->bytes) != GOOD)
             return (int32_t)i;
     }

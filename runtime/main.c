@@ -12,21 +12,15 @@ static const double mib = 1048576;
 
 /* ---- info ---- */
 
-static int64_t arena_of(const DpcUnit *u)
+/* Of the role that takes most of that space. */
+static int64_t most_of(const DpcUnit *u, DpcSpace space)
 {
-    int64_t most = 0;
-    for (uint32_t i = 0; i < u->nprogram; i++)
-        if (u->program[i].arena > most)
-            most = u->program[i].arena;
+    int64_t most = 0, b[DPC_NSPACE];
+    for (int32_t i = 0; i < dpc_roles(u); i++) {
+        dpc_rt_planned(u, i, b);
+        most = b[space] > most ? b[space] : most;
+    }
     return most;
-}
-
-static int64_t io_of(const DpcUnit *u)
-{
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < u->nprogram; i++)
-        sum += (u->program[i].io + 63) / 64 * 64;     /* as rt.c lays them */
-    return sum;
 }
 
 static int64_t params_of(const DpcUnit *u)
@@ -52,6 +46,17 @@ static void leaf_shape(const DpcLeaf *l, char *to, size_t size)
         snprintf(to + n, size - n, "]");
 }
 
+static void memory_print(const DpcUnit *u, int32_t role)
+{
+    int64_t b[DPC_NSPACE];
+    char of[32] = "";
+    dpc_rt_planned(u, role, b);
+    if (dpc_roles(u) > 1)
+        snprintf(of, sizeof of, " of role %d", role);
+    printf("memory   %.1f MiB params and states, %.1f MiB arena a rank%s\n",
+           (double)b[DPC_LEAVES] / mib, (double)b[DPC_ARENA] / mib, of);
+}
+
 static void info_print(const DpcUnit *u)
 {
     static const char *const kind[] = {"param", "state", "input", "scalar",
@@ -61,14 +66,19 @@ static void info_print(const DpcUnit *u)
            u->version, u->hash);
     for (uint32_t i = 0; i < u->naxis; i++)
         printf(" %s=%d%s", u->axis[i].name, u->axis[i].size,
-               u->axis[i].kind == DPC_TIME ? ":time" : "");
-    printf("\nparams   %lld\nmemory   %.1f MiB params and states, %.1f MiB "
-           "arena a rank\n", (long long)params_of(u), (double)u->leaves / mib,
-           (double)arena_of(u) / mib);
-    for (uint32_t i = 0; i < u->nprogram; i++)
-        printf("entry    %s: %u steps, %.4g flops, batch %lld\n",
-               u->program[i].entry, u->program[i].nstep, u->program[i].flops,
-               (long long)u->program[i].batch);
+               u->axis[i].kind == DPC_TIME ? ":time"
+               : u->axis[i].kind == DPC_STAGE ? ":stage" : "");
+    printf("\nparams   %lld\n", (long long)params_of(u));
+    for (int32_t i = 0; i < dpc_roles(u); i++)
+        memory_print(u, i);
+    for (uint32_t i = 0; i < u->nprogram; i++) {
+        const DpcProgram *p = &u->program[i];
+        char role[24] = "";
+        if (p->role >= 0)
+            snprintf(role, sizeof role, ", role %d", p->role);
+        printf("entry    %s%s: %u steps, %.4g flops, batch %lld\n", p->entry,
+               role, p->nstep, p->flops, (long long)p->batch);
+    }
     for (uint32_t i = 0; i < u->nleaf; i++) {
         leaf_shape(&u->leaf[i], shape, sizeof shape);
         if (u->leaf[i].kind > DPC_STATE)
@@ -104,13 +114,14 @@ static void info_json(const DpcUnit *u)
         count(&j, u->axis[i].name, u->axis[i].size);
     dpc_json_close(&j, '}');
     count(&j, "params", params_of(u));
-    count(&j, "leaves_bytes", u->leaves);
-    count(&j, "arena_bytes", arena_of(u));
-    count(&j, "io_bytes", io_of(u));
+    count(&j, "leaves_bytes", most_of(u, DPC_LEAVES));
+    count(&j, "arena_bytes", most_of(u, DPC_ARENA));
+    count(&j, "io_bytes", most_of(u, DPC_IO));
     dpc_json_key(&j, "entries");
     dpc_json_open(&j, '[');
     for (uint32_t i = 0; i < u->nprogram; i++)
-        dpc_json_str(&j, u->program[i].entry);
+        if (u->program[i].role <= 0)
+            dpc_json_str(&j, u->program[i].entry);
     dpc_json_close(&j, ']');
     dpc_json_close(&j, '}');
     dpc_json_newline(&j);

@@ -94,7 +94,7 @@ static const char *const kinds[DPC_NSTEPKIND] = {
     [DPC_STEP_KERNEL] = "kernel", [DPC_STEP_DOT] = "dot",
     [DPC_STEP_CONV] = "conv", [DPC_STEP_PACK] = "pack",
     [DPC_STEP_UNPACK] = "unpack", [DPC_STEP_COLL] = "collective",
-    [DPC_STEP_COPY] = "copy"};
+    [DPC_STEP_COPY] = "copy", [DPC_STEP_HOP] = "hop"};
 
 static const DpcStep *step_of(const DpcProfile *p, const Line *l)
 {

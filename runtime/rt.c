@@ -4,8 +4,12 @@
  * turn.  So all of them are worked out here, once, and the walk only reads
  * them.  The spaces are mapped once: leaves as large as the unit says, the
  * arena as the largest program says, and IO as the sum over the programs, so
- * that inputs of one outlive a run of another. */
+ * that inputs of one outlive a run of another.
+ *
+ * Where a mesh has stages, a rank sees the unit as its role does: the same
+ * leaves, but the role's own programs only. */
 #include "runtime/rt.h"
+#include "runtime/box.h"
 #include "runtime/small.h"
 
 #include <stdio.h>
@@ -46,7 +50,8 @@ int32_t dpc_rt_find(const DpcUnit *u, const char *leaf)
 void *dpc_rt_leaf(DpcRt *rt, const char *name)
 {
     int32_t i = dpc_rt_find(rt->unit, name);
-    if (i < 0 || rt->unit->leaf[i].kind > DPC_STATE)
+    if (i < 0 || rt->unit->leaf[i].kind > DPC_STATE
+        || !dpc_leaf_here(&rt->unit->leaf[i], rt->role))
         return NULL;
     return rt->space[DPC_LEAVES] + rt->unit->leaf[i].at;
 }
@@ -117,12 +122,12 @@ static void mesh_text(const DpcUnit *u, char *to, size_t size)
     size_t n = 0;
     to[0] = 0;
     for (uint32_t i = 0; i < u->naxis && n < size; i++)
-        if (u->axis[i].kind == DPC_SPACE)
+        if (u->axis[i].kind != DPC_TIME)
             n += (size_t)snprintf(to + n, size - n, "%s%s=%d", n ? " " : "",
                                   u->axis[i].name, u->axis[i].size);
 }
 
-/* This rank's coordinates, row-major over the space axes. */
+/* This rank's coordinates, row-major over the axes that ranks make up. */
 static DpcStatus place(DpcRt *rt)
 {
     const DpcUnit *u = rt->unit;
@@ -131,18 +136,15 @@ static DpcStatus place(DpcRt *rt)
     int32_t rest = rt->comm->rank;
     rt->turns = 1;
     for (uint32_t i = u->naxis; i-- > 0;) {
-        if (u->axis[i].kind == DPC_STAGE && u->axis[i].size > 1)
-            return dpc_fail(DPC_USER, "%s: error: '%s' has %d stages but this "
-                "runtime runs one; compile a plan with one", u->model,
-                u->axis[i].name, u->axis[i].size);
-        if (u->axis[i].kind == DPC_TIME)
+        if (u->axis[i].kind == DPC_TIME) {
             rt->turns *= u->axis[i].size;
-        if (u->axis[i].kind != DPC_SPACE)
             continue;
+        }
         rt->coord[i] = rest % u->axis[i].size;
         rest /= u->axis[i].size;
         ranks *= u->axis[i].size;
     }
+    rt->role = dpc_role_at(u, rt->coord);
     if (ranks == rt->comm->size)
         return DPC_OK;
     mesh_text(u, mesh, sizeof mesh);
@@ -152,6 +154,30 @@ static DpcStatus place(DpcRt *rt)
         rt->comm->size, (long long)ranks, rt->comm->size);
 }
 
+/* The role's own programs, under the numbers that this rank uses. */
+static DpcStatus own_make(DpcRt *rt)
+{
+    const DpcUnit *u = rt->whole;
+    DpcProgram *p = calloc(u->nprogram + 1, sizeof *p);
+    rt->own = *u;
+    rt->own.program = p;
+    rt->own.nprogram = 0;
+    rt->number = calloc(u->nprogram + 1, sizeof *rt->number);
+    if (!p || !rt->number) {
+        free(p);
+        return dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);
+    }
+    for (uint32_t i = 0; i < u->nprogram; i++)
+        if (u->program[i].role < 0 || u->program[i].role == rt->role) {
+            rt->number[rt->own.nprogram] = i;
+            p[rt->own.nprogram++] = u->program[i];
+        }
+    rt->unit = &rt->own;
+    rt->walk = calloc(rt->own.nprogram + 1, sizeof *rt->walk);
+    return rt->walk ? DPC_OK
+         : dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);
+}
+
 /* ---- memory ---- */
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -159,17 +185,29 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+void dpc_rt_planned(const DpcUnit *u, int32_t role, int64_t bytes[DPC_NSPACE])
+{
+    bytes[DPC_LEAVES] = u->leaves[role];
+    bytes[DPC_ARENA] = bytes[DPC_IO] = 0;
+    for (uint32_t i = 0; i < u->nprogram; i++) {
+        const DpcProgram *p = &u->program[i];
+        if (p->role >= 0 && p->role != role)
+            continue;
+        if (p->arena > bytes[DPC_ARENA])
+            bytes[DPC_ARENA] = p->arena;
+        bytes[DPC_IO] += round_up(p->io, 64);
+    }
+}
+
 /* The programs' IO lie one after the other, on lines of their own. */
 static void spaces_size(DpcRt *rt)
 {
     const DpcUnit *u = rt->unit;
-    rt->bytes[DPC_LEAVES] = u->leaves;
+    int64_t io = 0;
+    dpc_rt_planned(u, rt->role, rt->bytes);
     for (uint32_t i = 0; i < u->nprogram; i++) {
-        const DpcProgram *p = &u->program[i];
-        if (p->arena > rt->bytes[DPC_ARENA])
-            rt->bytes[DPC_ARENA] = p->arena;
-        rt->walk[i].io = rt->bytes[DPC_IO];
-        rt->bytes[DPC_IO] += round_up(p->io, 64);
+        rt->walk[i].io = io;
+        io += round_up(u->program[i].io, 64);
     }
 }
 
@@ -263,14 +301,16 @@ static bool needs_dnn(const DpcUnit *u)
 
 static DpcStatus open_parts(DpcRt *rt)
 {
-    const DpcUnit *u = rt->unit;
     DpcStatus s = place(rt);
     if (!s)
-        s = kernels_here(u);
+        s = kernels_here(rt->whole);
     if (!s)
-        s = dpc_check(u);
+        s = dpc_check(rt->whole);
+    if (!s)
+        s = own_make(rt);
     if (s)
         return s;
+    const DpcUnit *u = rt->unit;
     if (u->threads > 0 && omp_set_num_threads)
         omp_set_num_threads(u->threads);
     spaces_size(rt);
@@ -294,15 +334,10 @@ DpcStatus dpc_rt_open(const DpcUnit *u, DpcComm *comm, DpcRt **out)
         return dpc_fail(DPC_USER, "%s: error: the unit has layout %d but this "
             "runtime knows %d; compile it again", u->model, u->abi, DPC_ABI);
     DpcRt *rt = calloc(1, sizeof *rt);
-    DpcWalk *walk = calloc(u->nprogram + 1, sizeof *walk);
-    if (!rt || !walk) {
-        free(rt);
-        free(walk);
+    if (!rt)
         return dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);
-    }
-    rt->unit = u;
+    rt->unit = rt->whole = u;
     rt->comm = comm;
-    rt->walk = walk;
     rt->mark = &rt->own_mark;
     rt->threads = 1;
     DpcStatus s = open_parts(rt);
@@ -321,7 +356,7 @@ void dpc_rt_close(DpcRt *rt)
     dpc_stream_close(rt);
     if (rt->dnn)
         dpc_dnn_close(rt->dnn);
-    for (uint32_t i = 0; i < rt->unit->nprogram; i++) {
+    for (uint32_t i = 0; rt->walk && i < rt->unit->nprogram; i++) {
         DpcWalk *w = &rt->walk[i];
         free(w->p);
         free(w->pos);
@@ -335,5 +370,7 @@ void dpc_rt_close(DpcRt *rt)
     free(rt->stage);
     free(rt->group);
     free(rt->walk);
+    free(rt->number);
+    free((void *)rt->own.program);
     free(rt);
 }

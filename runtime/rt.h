@@ -47,14 +47,18 @@ typedef struct DpcTimes {
 } DpcTimes;
 
 typedef struct DpcRt {
-    const DpcUnit *unit;
+    const DpcUnit *unit;                  /* what this rank runs: `own`, */
+    const DpcUnit *whole;                 /* which is that unit with its */
+    DpcUnit own;                          /* role's programs only */
+    uint32_t *number;                     /* [nprogram] of the whole unit */
+    int32_t role;
     DpcComm *comm;                        /* not owned */
     DpcDnn *dnn;                          /* NULL: nothing needs it */
     char *space[DPC_NSPACE];
     int64_t bytes[DPC_NSPACE];            /* planned, and what was mapped */
     char *stage;                          /* collectives on inner dimensions */
     int64_t stage_bytes;
-    int32_t coord[DPC_NAXIS];             /* on space axes; 0 elsewhere */
+    int32_t coord[DPC_NAXIS];             /* 0 on time axes */
     int32_t turns;                        /* product of the time axes */
     int32_t *group;                       /* [ncoll] */
     DpcWalk *walk;                        /* [nprogram] */
@@ -82,9 +86,11 @@ typedef struct DpcRt {
 /* DPC_USER: the world has the wrong size, or the unit is for another
  * target; DPC_MEMORY; DPC_BUG: tables that make no sense. */
 DpcStatus dpc_rt_open(const DpcUnit *, DpcComm *, DpcRt **);
+/* Bytes of each space on a rank of that role. */
+void dpc_rt_planned(const DpcUnit *, int32_t role, int64_t bytes[DPC_NSPACE]);
 void dpc_rt_close(DpcRt *);
 
-/* This rank's part of a param or state; NULL: no such leaf. */
+/* This rank's part of a param or state; NULL: no such leaf here. */
 void *dpc_rt_leaf(DpcRt *, const char *name);
 /* Index of an entry, or of a leaf; -1: none. */
 int32_t dpc_rt_entry(const DpcUnit *, const char *entry);
@@ -128,6 +134,9 @@ DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
 /* collect.c: groups of ranks, and one collective. */
 DpcStatus dpc_collect_open(DpcRt *);
 DpcStatus dpc_collect_run(DpcRt *, uint32_t call, const void *in, void *out);
+/* n hops from row `call` on, all at once; at[i]: what the i-th sends or
+ * gets. */
+DpcStatus dpc_collect_hops(DpcRt *, uint32_t call, uint32_t n, void **at);
 /* stream.c: the second thread, and events. */
 DpcStatus dpc_stream_open(DpcRt *);
 void dpc_stream_close(DpcRt *);

@@ -178,7 +178,7 @@ DpcStatus dpc_rt_run(DpcRt *rt, uint32_t program, uint64_t step)
     DpcStatus s;
     rt->round++;
     atomic_store(&rt->mark->runs, rt->round);
-    atomic_store(&rt->mark->program, program);
+    atomic_store(&rt->mark->program, rt->number[program]);
     atomic_store(&rt->mark->step, step);
     atomic_store(&rt->mark->state, DPC_MARK_RUNS);
     if (rt->walk[program].both)

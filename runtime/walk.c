@@ -23,6 +23,14 @@ static DpcStatus collect(DpcRt *rt, const DpcStep *t, void **a)
     return s;
 }
 
+static DpcStatus hop(DpcRt *rt, const DpcStep *t, void **a)
+{
+    double begin = dpc_now();
+    DpcStatus s = dpc_collect_hops(rt, t->call, t->narg, a);
+    rt->times.comm += dpc_now() - begin;
+    return s;
+}
+
 /* A kernel that wants scratch has it as its last operand. */
 DpcEnv dpc_walk_env(const DpcRt *rt, uint32_t program, uint32_t step,
                     uint64_t number)
@@ -66,6 +74,8 @@ DpcStatus dpc_walk_step(DpcRt *rt, uint32_t program, uint32_t step,
         return dpc_dnn_unpack(rt->dnn, t->call, a[0], a[1]);
     case DPC_STEP_COLL:
         return collect(rt, t, a);
+    case DPC_STEP_HOP:
+        return hop(rt, t, a);
     default:
         return copy(p, t, a);
     }
@@ -88,6 +98,11 @@ static DpcStatus await(DpcRt *rt, uint32_t program, const DpcStep *t,
     return s;
 }
 
+static bool communicates(const DpcStep *t)
+{
+    return t->kind == DPC_STEP_COLL || t->kind == DPC_STEP_HOP;
+}
+
 /* A collective on stream 0 runs on the thread that may communicate. */
 typedef struct Errand {
     DpcRt *rt;
@@ -106,7 +121,7 @@ DpcStatus dpc_walk_alone(DpcRt *rt, uint32_t program, uint32_t s,
                          uint64_t number)
 {
     const DpcStep *t = &rt->unit->program[program].step[s];
-    if (t->kind != DPC_STEP_COLL || !rt->has_thread)
+    if (!communicates(t) || !rt->has_thread)
         return dpc_walk_step(rt, program, s, number);
     Errand e = {rt, program, s, number};
     return dpc_rt_call(rt, errand, &e);

@@ -96,7 +96,8 @@ static void dump(const DpcWatch *w)
 {
     char where[512];
     for (int32_t i = 0; i < w->n; i++) {
-        dpc_watch_where(w->rt->unit, &w->page->mark[i], where, sizeof where);
+        dpc_watch_where(w->rt->whole, &w->page->mark[i], where,
+                        sizeof where);
         fprintf(stderr, "note: rank %d (pid %d) is %s\n",
                 atomic_load(&w->page->mark[i].rank),
                 atomic_load(&w->page->mark[i].pid), where);
@@ -128,7 +129,7 @@ static void death_tell(DpcWatch *w, const DpcMark *m)
     char where[512];
     if (!dpc_watch_first(w, DPC_ENV))
         return;
-    dpc_watch_where(w->rt->unit, m, where, sizeof where);
+    dpc_watch_where(w->rt->whole, m, where, sizeof where);
     fprintf(stderr, "error: rank %d (pid %d) died %s; the others stop; start "
             "again with --resume auto\n", atomic_load(&m->rank),
             atomic_load(&m->pid), where);

@@ -64,9 +64,10 @@ static const DpcLeaf leaf[] = {
     { .name = "m", .loc = "m.lua:2", .kind = DPC_STATE, .ndim = 1,
       .dim = { NVALUE }, .at = 4 * NVALUE, .bytes = 4 * NVALUE },
 };
+static const int64_t leaf_bytes[] = { 8 * NVALUE };
 static const DpcUnit unit = { .model = "m", .hash = "h", .naxis = 1,
                               .nleaf = 2, .axis = axis, .leaf = leaf,
-                              .leaves = 8 * NVALUE };
+                              .leaves = leaf_bytes };
 static const int32_t zero[1];
 static const DpcWorld world = { .size = 1, .coord = zero };
 

@@ -56,12 +56,17 @@ static const DpcLeaf plan_of_tables[] = {
 };
 enum { NLEAF = COUNT(plan_of_tables) };
 
-typedef struct Plan { int a, b; DpcSplit w[2], h[3], m[2], mask; } Plan;
+typedef struct Plan {
+    int a, b;
+    DpcSplit w[2], h[3], m[2], mask;
+    bool staged;                          /* a: roles, which share out leaves */
+} Plan;
 
 typedef struct Mesh {
     DpcAxis axis[2];
     DpcLeaf leaf[NLEAF];
     DpcUnit unit;
+    int64_t bytes[3];                     /* of leaves, by role */
     int size;
 } Mesh;
 
@@ -73,10 +78,31 @@ static int64_t parts(const Mesh *m, DpcSplit s)
     return n;
 }
 
+/* w and mask live on the last role, h on the first, the rest on all. */
+static int32_t role_of(const Plan *p, int leaf)
+{
+    return !p->staged ? -1 : leaf == 0 || leaf == 5 ? p->a - 1
+         : leaf == 1 ? 0 : -1;
+}
+
+static void leaves_place(Mesh *m)
+{
+    for (int role = -1; role < dpc_roles(&m->unit); role++)
+        for (int i = 0; i < NLEAF; i++) {
+            DpcLeaf *l = &m->leaf[i];
+            if (l->role != role)
+                continue;
+            l->at = m->bytes[role < 0 ? 0 : role];
+            for (int k = 0; k < 3; k++)
+                if (role < 0 || k == role)
+                    m->bytes[k] += (l->bytes + 15) / 16 * 16;
+        }
+}
+
 static void mesh_make(Mesh *m, const Plan *p)
 {
     memset(m, 0, sizeof *m);
-    m->axis[0] = (DpcAxis){ "a", p->a, DPC_SPACE };
+    m->axis[0] = (DpcAxis){ "a", p->a, p->staged ? DPC_STAGE : DPC_SPACE };
     m->axis[1] = (DpcAxis){ "b", p->b, DPC_SPACE };
     m->size = p->a * p->b;
     memcpy(m->leaf, plan_of_tables, sizeof m->leaf);
@@ -84,28 +110,33 @@ static void mesh_make(Mesh *m, const Plan *p)
     memcpy(m->leaf[1].split, p->h, sizeof p->h);
     memcpy(m->leaf[3].split, p->m, sizeof p->m);
     m->leaf[5].split[0] = p->mask;
-    int64_t at = 0;
     for (int i = 0; i < NLEAF; i++) {
         DpcLeaf *l = &m->leaf[i];
+        l->role = role_of(p, i);
         l->bytes = dpc_dtype_size(l->dtype);
         for (int d = 0; d < l->ndim; d++) {
             int64_t n = parts(m, l->split[d]);
             l->bytes *= (l->dim[d] + n - 1) / n;
         }
-        l->at = at;
-        at += (l->bytes + 15) / 16 * 16;
     }
     m->unit = (DpcUnit){ .abi = DPC_ABI, .model = "m", .version = "1",
                          .hash = "abc", .naxis = 2, .nleaf = NLEAF,
-                         .axis = m->axis, .leaf = m->leaf, .leaves = at };
-    assert_true(at <= BYTES);
+                         .axis = m->axis, .leaf = m->leaf,
+                         .leaves = m->bytes };
+    leaves_place(m);
+    assert_true(m->bytes[0] <= BYTES && m->bytes[p->a - 1] <= BYTES);
 }
 
-static const Plan one = { 1, 1, { 0 }, { 0 }, { 0 }, 0 };
-static const Plan ordered = { 2, 2, { 0x21, 0 }, { 0, 0, 2 }, { 2, 1 }, 0x12 };
-static const Plan columns = { 1, 4, { 0, 2 }, { 2, 0, 0 }, { 2, 0 }, 2 };
-static const Plan three = { 3, 1, { 1, 0 }, { 0, 1, 0 }, { 0, 1 }, 1 };
-static const Plan zero1 = { 2, 1, { 0 }, { 0 }, { 1, 0 }, 0 };
+static const Plan one = { .a = 1, .b = 1 };
+static const Plan ordered = { 2, 2, { 0x21, 0 }, { 0, 0, 2 }, { 2, 1 }, 0x12,
+                              false };
+static const Plan columns = { 1, 4, { 0, 2 }, { 2, 0, 0 }, { 2, 0 }, 2,
+                              false };
+static const Plan three = { 3, 1, { 1, 0 }, { 0, 1, 0 }, { 0, 1 }, 1, false };
+static const Plan zero1 = { .a = 2, .b = 1, .m = { 1, 0 } };
+static const Plan staged = { 2, 2, { 0, 2 }, { 0 }, { 2, 0 }, 0, true };
+static const Plan roles3 = { .a = 3, .b = 2, .h = { 2, 0, 0 },
+                             .staged = true };
 
 /* Element i of leaf k: a function of its place in the whole tensor. */
 static void value_put(const DpcLeaf *l, int k, int64_t i, int salt, char *to)
@@ -125,7 +156,8 @@ static int64_t leaves_walk(const Mesh *m, const int32_t *coord, int salt,
     int64_t differ = 0;
     for (int k = 0; k < NLEAF; k++) {
         const DpcLeaf *l = &m->leaf[k];
-        if (l->kind == DPC_SCALAR)
+        if (l->kind == DPC_SCALAR
+            || !dpc_leaf_here(l, dpc_role_at(&m->unit, coord)))
             continue;
         int64_t size = dpc_dtype_size(l->dtype), n = l->bytes / size;
         int64_t local[DPC_NDIM];

@@ -275,7 +275,7 @@ static uint64_t mix(uint64_t h, uint64_t x)
 
 static int64_t space_bytes(const DpcUnit *u, int space)
 {
-    return space == DPC_LEAVES ? u->leaves : space == DPC_ARENA
+    return space == DPC_LEAVES ? u->leaves[0] : space == DPC_ARENA
          ? u->program[0].arena : u->program[0].io;
 }
 
@@ -362,7 +362,7 @@ static uint64_t run_random(const DpcUnit *u)
     if (r.pc[0] < r.p->nstep || r.pc[1] < r.p->nstep)
         return 0;
     uint64_t h = 1;
-    for (int64_t i = 0; i < u->leaves; i++)
+    for (int64_t i = 0; i < u->leaves[0]; i++)
         h = mix(h, r.byte[DPC_LEAVES][i]);
     for (int64_t i = 0; i < u->program[0].io; i++)
         h = mix(h, r.byte[DPC_IO][i]);

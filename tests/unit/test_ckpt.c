@@ -18,7 +18,7 @@ static void a_state_survives_the_round_trip(void **state)
 static void any_plan_loads_what_any_plan_saved(void **state)
 {
     static const Plan *const plans[] = { &one, &ordered, &columns, &three,
-                                         &zero1 };
+                                         &zero1, &staged, &roles3 };
     char first[DPC_HASH] = "", hex[DPC_HASH];
     (void)state;
     for (size_t i = 0; i < COUNT(plans); i++) {

@@ -87,7 +87,7 @@ typedef struct Toy {
 static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
                                     {"step", k_step}, {"log", k_log}};
 static const DpcColl colls[] = {{DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 1,
-                                 1, 0, 0, 0}};
+                                 1, 0, 0, 0, 0, 0}};
 static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},
                                 {"loss", "all_reduce", "toy.lua:4"},
                                 {"bad", "log", "toy.lua:5"},
@@ -130,6 +130,8 @@ static void steps_fill(Toy *t, int turns)
     t->program.nstep = (uint32_t)n;
 }
 
+static const int64_t leaf_bytes[] = {64};
+
 static void toy_make(Toy *t, int ranks, int turns)
 {
     *t = (Toy){0};
@@ -158,7 +160,7 @@ static void toy_make(Toy *t, int ranks, int turns)
     t->unit = (DpcUnit){.abi = DPC_ABI, .model = "toy", .naxis = 2,
         .nleaf = 3, .nprogram = 1, .nkernel = 4, .ncoll = 1, .axis = t->axis,
         .leaf = t->leaf, .program = &t->program, .kernel = kernels,
-        .coll = colls, .leaves = 64};
+        .coll = colls, .leaves = leaf_bytes};
 }
 
 /* ---- ranks as threads ---- */
@@ -294,7 +296,7 @@ static void spaces_are_as_large_as_the_table_says(void **state)
     toy_make(&t, 1, 4);
     assert_int_equal(dpc_single_open(&c), DPC_OK);
     assert_int_equal(dpc_rt_open(&t.unit, c, &rt), DPC_OK);
-    assert_int_equal(rt->bytes[DPC_LEAVES], t.unit.leaves);
+    assert_int_equal(rt->bytes[DPC_LEAVES], t.unit.leaves[0]);
     assert_int_equal(rt->bytes[DPC_ARENA], t.program.arena);
     char *x0 = dpc_rt_port(rt, 0, "x", 0), *x3 = dpc_rt_port(rt, 0, "x", 3);
     assert_int_equal(x3 - x0, 192);
@@ -391,9 +393,10 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     (void)state;
     Toy t;
     Rank r[MOST];
-    DpcColl c[] = {{DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0},
-                   {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0},
-                   {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 3, 2, 4, 4, 1}};
+    DpcColl c[] = {
+        {DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0},
+        {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0},
+        {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 3, 2, 4, 4, 1, 0, 0}};
     toy_make(&t, 2, 1);
     t.unit.coll = c;
     t.unit.ncoll = 3;

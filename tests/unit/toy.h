@@ -82,7 +82,7 @@ static const DpcKernel toy_kernels[] = {
     {"bad", toy_bad}, {"update", toy_update}, {"loss", toy_loss},
     {"draw", toy_draw}};
 static const DpcColl toy_colls[] = {
-    {DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 2, 1, 0, 0, 0}};
+    {DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 2, 1, 0, 0, 0, 0, 0}};
 static const DpcNode toy_nodes[] = {
     {"grad", "dot", "toy.lua:10"}, {"bad", "log", "toy.lua:11"},
     {"sum", "all_reduce", "toy.lua:12"}, {"new", "sub", "toy.lua:13"},
@@ -175,6 +175,7 @@ static DpcProgram toy_entry(const char *entry, const DpcStep *s, uint32_t n,
 
 static const DpcUnit *toy_make(int ranks)
 {
+    static const int64_t leaf_bytes[] = {64};
     static const DpcPort eval_ports[] = {
         {TOY_X, B_X}, {TOY_LOSS, B_LOSS}, {TOY_LR, B_LR}};
     toy_rows = TOY_BATCH / TOY_TURNS / ranks;
@@ -204,7 +205,7 @@ static const DpcUnit *toy_make(int ranks)
         .hash = "00", .naxis = 2, .nleaf = TOY_NLEAF, .nprogram = 4,
         .nkernel = 7, .ncoll = 1, .nrun = 4, .axis = toy_axis,
         .leaf = toy_leaf, .program = toy_program, .kernel = toy_kernels,
-        .coll = toy_colls, .run = toy_runs, .leaves = 64,
+        .coll = toy_colls, .run = toy_runs, .leaves = leaf_bytes,
         .meta = "{\"caption\": {\"input\": \"tokens\", \"length\": 3, "
                 "\"vocab\": {\"red\": 1, \"boot\": 2, \"shirt\": 3}}}"};
     return &toy;
