@@ -408,7 +408,8 @@ static DpcStatus init_from(DpcApp *a, const char *arg)
     const char *map = strstr(from, ":map:");
     size_t n = map ? (size_t)(map - from) : strlen(from);
     size_t name = eq ? (size_t)(eq - arg) : 0;
-    int how = init_words(from, &n), loaded;
+    int how = init_words(from, &n);
+    double begin = dpc_now();
     const char *colon = name ? memchr(arg, ':', name) : NULL;
     size_t own = colon ? (size_t)(colon - arg) : name;
     const char *other = colon ? colon + 1 : arg;
@@ -417,11 +418,13 @@ static DpcStatus init_from(DpcApp *a, const char *arg)
     s = s ? s : prefix_of(there, other, colon ? name - own - 1 : name);
     DpcInitFrom init = {path, here, there, map ? map + strlen(":map:") : NULL,
                         how};
+    DpcInitDone done;
     s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], &init,
-                                   &loaded);
+                                   &done);
     if (!s)
-        dpc_app_note(a, "weights %s: %d tensors%s", path, loaded,
-                     how & DPC_INIT_EMA ? ", averaged where there" : "");
+        dpc_app_note(a, "weights %s: %d tensors%s, %.1f MiB in %.2f s", path,
+                     done.params, how & DPC_INIT_EMA ? ", averaged where there"
+                     : "", (double)done.bytes / (1 << 20), dpc_now() - begin);
     return s;
 }
 

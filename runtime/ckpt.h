@@ -90,9 +90,12 @@ typedef struct DpcInitFrom {
     const char *rules;                    /* of dpc_source_rename; NULL */
     int how;                              /* DPC_INIT_... */
 } DpcInitFrom;
-/* *nloaded: how many, may be NULL */
+typedef struct DpcInitDone {
+    int params;                           /* that were filled */
+    int64_t bytes;                        /* that this rank read for them */
+} DpcInitDone;
 DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const DpcInitFrom *,
-                             int *nloaded);
+                             DpcInitDone *);
 
 /* Hash of the logical tensors alone: equal for equal states, whatever the
  * plan that saved them.  Not collective. */

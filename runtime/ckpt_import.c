@@ -176,7 +176,16 @@ static int by_place(const void *a, const void *b)
     return p->leaf < q->leaf ? -1 : p->leaf > q->leaf;
 }
 
-static DpcStatus pairs_read(const Import *m, char *leaves)
+/* Bytes of the tensor that fill this rank's part. */
+static int64_t pair_bytes(const Import *m, const Pair *p)
+{
+    int64_t local[DPC_NDIM];
+    DpcBox box = dpc_box_of(m->c->unit, p->leaf, m->c->world.coord, local);
+    return dpc_box_count(&box) * dpc_safe_bits((DpcSafeKind)p->whole->kind)
+           / 8;
+}
+
+static DpcStatus pairs_read(const Import *m, char *leaves, int64_t *bytes)
 {
     const DpcUnit *u = m->c->unit;
     Pair *pair = malloc((u->nleaf + 1) * sizeof *pair);
@@ -193,9 +202,11 @@ static DpcStatus pairs_read(const Import *m, char *leaves)
             pair[n++] = (Pair){ l, w, &m->source->piece[w->piece] };
     }
     qsort(pair, n, sizeof *pair, by_place);
-    for (uint32_t i = 0; s == DPC_OK && i < n; i++)
+    for (uint32_t i = 0; s == DPC_OK && i < n; i++) {
         s = ckpt_leaf_read(m->c, m->source, pair[i].leaf, pair[i].whole,
                            leaves);
+        *bytes += pair_bytes(m, &pair[i]);
+    }
     free(pair);
     return s;
 }
@@ -217,20 +228,18 @@ static DpcStatus source_ready(Import *m, const DpcInitFrom *from)
 }
 
 DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const DpcInitFrom *from,
-                             int *nloaded)
+                             DpcInitDone *done)
 {
     Import m = { c, from->here, "", from->how, NULL };
-    int n = 0;
+    *done = (DpcInitDone){ 0 };
     DpcStatus s = dpc_path(m.there, "%s", from->there);
     if (s == DPC_OK)
         s = source_ready(&m, from);
     if (s == DPC_OK)
-        s = import_check(&m, &n);
+        s = import_check(&m, &done->params);
     s = ckpt_agree(c, s);
     if (s == DPC_OK)
-        s = ckpt_agree(c, pairs_read(&m, leaves));
+        s = ckpt_agree(c, pairs_read(&m, leaves, &done->bytes));
     dpc_source_close(m.source);
-    if (nloaded)
-        *nloaded = s == DPC_OK ? n : 0;
     return s;
 }

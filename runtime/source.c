@@ -1,7 +1,6 @@
 /* source.c -- the logical tensors that a folder or a file holds.
  *
- * Files are opened when first needed.  That the pieces of a tensor cover what
- * is asked for is counted when reading. */
+ * Files are opened when first needed. */
 #include "runtime/source_own.h"
 
 #include <errno.h>
@@ -13,10 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    OPEN_MAX_ = 200, TEXT_MAX = 1 << 30,
-    STRAIGHT = 1 << 16                    /* bytes that are read by themselves */
-};
+enum { OPEN_MAX_ = 200, TEXT_MAX = 1 << 30 };
 
 /* ---- files ---- */
 
@@ -35,7 +31,7 @@ DpcStatus source_file_add(DpcSource *s, const char *name, const char *hash,
     return DPC_OK;
 }
 
-static DpcStatus file_open(DpcSource *s, uint32_t i)
+DpcStatus source_file_open(DpcSource *s, uint32_t i)
 {
     DpcSourceFile *f = &s->file[i];
     if (f->open)
@@ -143,7 +139,7 @@ const DpcWhole *dpc_source_find(const DpcSource *s, const char *name)
 
 DpcStatus source_plain_add(DpcSource *s, uint32_t i)
 {
-    DpcStatus r = file_open(s, i);
+    DpcStatus r = source_file_open(s, i);
     if (r != DPC_OK)
         return r;
     const DpcSafe *f = s->file[i].open;
@@ -280,135 +276,7 @@ void dpc_source_close(DpcSource *s)
     free(s);
 }
 
-/* ---- reading ---- */
-
-typedef struct Window {                   /* of one tensor of one file */
-    const DpcSafe *safe;
-    const DpcSafeTensor *t;
-    char *stage;
-    int64_t cap, lo, hi;                  /* bytes [lo, hi) are staged */
-} Window;
-
-/* Elements from `at` on, as many of n as are staged; `run` comes next. */
-static DpcStatus window_get(Window *w, int64_t at, int64_t n, char **p,
-                            int64_t *got)
-{
-    if (at < w->lo || at >= w->hi) {
-        w->lo = w->hi = at;
-        int64_t left = w->t->bytes - at;
-        int64_t want = left < w->cap ? left : w->cap;
-        dpc_safe_ahead(w->safe, w->t, at + want, (size_t)want);
-        DpcStatus r = dpc_safe_read(w->safe, w->t, at, w->stage, (size_t)want);
-        if (r != DPC_OK)
-            return r;
-        w->hi = at + want;
-    }
-    *p = w->stage + (at - w->lo);
-    *got = n < w->hi - at ? n : w->hi - at;
-    return DPC_OK;
-}
-
-typedef struct Target { const int64_t *ext; DpcSafeKind to; char *out; } Target;
-
-/* Bytes of the file straight to where they belong, the next ones asked for
- * before these are waited for: copying and the disk work at once. */
-static DpcStatus run_read(const Window *w, int64_t at, int64_t n, char *to)
-{
-    for (int64_t done = 0; done < n;) {
-        int64_t k = n - done < w->cap ? n - done : w->cap;
-        dpc_safe_ahead(w->safe, w->t, at + done + k, (size_t)w->cap);
-        DpcStatus r = dpc_safe_read(w->safe, w->t, at + done, to + done,
-                                    (size_t)k);
-        if (r != DPC_OK)
-            return r;
-        done += k;
-    }
-    return DPC_OK;
-}
-
-/* Elements from `at` on, through the stage. */
-static DpcStatus run_convert(Window *w, DpcSafeKind kind, int64_t at,
-                             int64_t n, const Target *t, char *to)
-{
-    int64_t esize = dpc_safe_bits(kind) / 8, size = dpc_safe_bits(t->to) / 8;
-    for (int64_t done = 0; done < n;) {
-        char *p;
-        int64_t got;
-        DpcStatus r = window_get(w, (at + done) * esize, (n - done) * esize,
-                                 &p, &got);
-        if (r != DPC_OK)
-            return r;
-        dpc_safe_convert(kind, p, t->to, to + done * size, got / esize);
-        done += got / esize;
-    }
-    return DPC_OK;
-}
-
-static DpcStatus piece_copy(Window *w, DpcSafeKind kind, const DpcBox *from,
-                            const DpcBox *box, const Target *t)
-{
-    int64_t esize = dpc_safe_bits(kind) / 8, size = dpc_safe_bits(t->to) / 8;
-    int64_t a, b;
-    w->cap -= w->cap % esize;             /* elements never straddle */
-    DpcRuns runs = dpc_runs(from, from->size, box, t->ext);
-    bool straight = kind == t->to && runs.run * esize >= STRAIGHT;
-    while (dpc_runs_next(&runs, &a, &b)) {
-        DpcStatus r = straight
-            ? run_read(w, a * esize, runs.run * esize, t->out + b * size)
-            : run_convert(w, kind, a, runs.run, t, t->out + b * size);
-        if (r != DPC_OK)
-            return r;
-    }
-    return DPC_OK;
-}
-
-/* The piece as its file has it: the index may lie. */
-static DpcStatus piece_find(DpcSource *s, const DpcWhole *w, const DpcPiece *p,
-                            const DpcSafeTensor **out)
-{
-    DpcStatus r = file_open(s, p->file);
-    if (r != DPC_OK)
-        return r;
-    const DpcSafeTensor *t = dpc_safe_find(s->file[p->file].open, w->own);
-    bool same = t && t->kind == w->kind && t->ndim == w->ndim;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = t->dim[d] == p->box.size[d];
-    if (!same)
-        return bad("\"%s\" in %s is not as %s says", w->name,
-                   s->file[p->file].name, DPC_CKPT_INDEX);
-    *out = t;
-    return DPC_OK;
-}
-
-DpcStatus dpc_source_read(DpcSource *s, const DpcWhole *w, const DpcBox *box,
-                          const int64_t *ext, DpcSafeKind to, void *out,
-                          void *stage, size_t nstage)
-{
-    int64_t found = 0;
-    if (!dpc_safe_converts(w->kind, to))
-        return bad("\"%s\": %s cannot be read as %s", w->name,
-                   dpc_safe_kind_name(w->kind), dpc_safe_kind_name(to));
-    for (uint32_t i = w->piece; i < w->piece + w->npiece; i++) {
-        const DpcPiece *p = &s->piece[i];
-        DpcBox meet = dpc_box_meet(&p->box, box);
-        const DpcSafeTensor *t = NULL;
-        if (dpc_box_count(&meet) == 0)
-            continue;
-        DpcStatus r = piece_find(s, w, p, &t);
-        if (r != DPC_OK)
-            return r;
-        Window win = { s->file[p->file].open, t, stage, (int64_t)nstage, 0, 0 };
-        Target target = { ext, to, out };
-        r = piece_copy(&win, w->kind, &p->box, box, &target);
-        if (r != DPC_OK)
-            return r;
-        found += dpc_box_count(&meet);
-    }
-    if (found == dpc_box_count(box))
-        return DPC_OK;
-    return bad("\"%s\": %" PRId64 " of %" PRId64 " elements are in no file",
-               w->name, dpc_box_count(box) - found, dpc_box_count(box));
-}
+/* ---- slices ---- */
 
 /* Dimensions from `d` on fit the room together; of dimension d - 1 as many
  * rows as fit are taken at once; the ones before go one by one. */

@@ -10,6 +10,8 @@
 /* source.c */
 DpcStatus source_file_add(DpcSource *, const char *name, const char *hash,
                           int64_t bytes);
+/* Opens file i where it is not; others may be closed for it. */
+DpcStatus source_file_open(DpcSource *, uint32_t i);
 /* Is the last file there, and as large as was noted? */
 DpcStatus source_file_check(DpcSource *, const DpcSourceFile *);
 /* All tensors of file i as whole ones. */

@@ -10,6 +10,7 @@
  *   tool apart CKPT CKPT      the same over tensors, not single numbers, of 1 %
  *                             of their kind (weights, averages, moments,
  *                             gradients), and the largest relative to the kind
+ *   tool peak FILE COMMAND..  its largest resident size, KiB, into FILE
  *   tool strike PID DIR       kill -9 when a save begins in DIR
  *
  * Pictures are a function of their number: class k = number % 10 is bright in
@@ -26,8 +27,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static char path[4096];
 
@@ -319,6 +323,27 @@ static int hash(const char *ckpt)
     return told(s);
 }
 
+/* ---- peak FILE COMMAND...: the largest resident size, KiB, into a file ---- */
+
+static int peak(const char *to, char **command)
+{
+    int status;
+    struct rusage use;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execv(command[0], command);
+        _exit(127);
+    }
+    if (pid < 0 || wait4(pid, &status, 0, &use) != pid)
+        return 5;
+    FILE *f = fopen(to, "w");
+    if (!f)
+        return 5;
+    fprintf(f, "%ld\n", use.ru_maxrss);
+    fclose(f);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 /* ---- kill ---- */
 
 static bool saving(const char *dir)
@@ -359,9 +384,11 @@ int main(int n, char **arg)
         return apart(arg[2], arg[3]);
     if (n == 4 && !strcmp(arg[1], "strike"))
         return strike(atoi(arg[2]), arg[3]);
+    if (n >= 4 && !strcmp(arg[1], "peak"))
+        return peak(arg[2], arg + 3);
     if (n >= 5 && !strcmp(arg[1], "array"))
         return array(arg[2], !strcmp(arg[3], "f4"), n - 4, arg + 4);
-    fputs("usage: tool idx|npy|array|pictures|json|hash|diff|apart|strike "
+    fputs("usage: tool idx|npy|array|pictures|json|hash|diff|apart|strike|peak "
           "...\n", stderr);
     return 2;
 }

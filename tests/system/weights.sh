@@ -89,3 +89,29 @@ ranks 1 bin eval --data data --json --init-from all.safetensors \
     --init-from less.safetensors:over
 test "$(field loss log)" = "$whole" && ok ":over goes over what is there" ||
     not_ok ":over goes over what is there" "$(cat log)"
+
+# ---- memory: one slice beside the weights ----
+
+compile wide wide.bin -D params=4 || not_ok "wide compiles" "exit $?"
+"$tool" array x.npy f4 1 1
+ranks 1 wide.bin train --data x.npy --steps 1 --out wide
+run "$dpc" weights convert wide narrow --dtype bf16 --shards 20MB
+look() {
+    "$tool" peak "$1" ./wide.bin sample --resume none $2 > log 2>&1
+    rc=$?
+}
+look without ""
+look same "--init-from wide"
+look other "--init-from narrow"
+exits 0 "64 MiB of bf16 in shards are read" '^sum '
+for f in same other; do
+    over=$(($(cat $f) - $(cat without) - 65536))
+    note "$f: $over KiB beside the 65536 KiB of weights"
+    if grep -q __asan_init "$BUILD/libdpc_rt.a"; then
+        skip "$f: at most a slice beside the weights" "AddressSanitizer's own"
+    elif [ $over -le $((8192 + 2048)) ]; then
+        ok "$f: at most a slice beside the weights"
+    else
+        not_ok "$f: at most a slice beside the weights" "$over KiB"
+    fi
+done

@@ -273,10 +273,11 @@ static const char *init_path, *init_here;
 static void init_from(Rank *r, DpcCkpt *c)
 {
     int n;
-    DpcInitFrom from = { init_path, init_here, "", NULL, use_ema };
-    r->status = dpc_ckpt_init_from(c, r->leaves, &from, &n);
+    DpcInitFrom from = { .path = init_path, .here = init_here, .there = "",
+                         .how = use_ema };
+    r->status = dpc_ckpt_init_from(c, r->leaves, &from, &done);
     if (r->world.rank == 0)
-        loaded = n;
+        loaded = done.params;
 }
 
 static void params_come_from_another_model_by_prefix(void **state)
