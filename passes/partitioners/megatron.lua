@@ -5,62 +5,17 @@
 -- the other.  -P tp=N ranks share a copy of the model; the rest is data
 -- parallel.
 --
--- Each entry is walked once.  cut[i] is the dimension of node i that lies in
--- parts; weight[i] says that node i is a view of a leaf, and which dimension
--- of the leaf each of its own is.  A product begins a pair only when every
--- way from its columns on leads to rows: not past a norm, not into a residual
--- stream.
+-- -P sp=true: between the pairs tokens lie over the same ranks (Korthikanti et
+-- al., 2022): the sum that a pair owes becomes parts of the tokens, which are
+-- joined where the next pair begins; norms and residuals hold a part each.
+--
+-- Each entry is walked once (lib/walk.lua).  A product begins a pair only when
+-- every way from its columns on leads to rows: not past a norm, not into a
+-- residual stream.
 
-local contraction = { dot = true, conv = true }
-local source = { const = true, iota = true, scalar = true, random = true }
-
--- The dimension whose major letter is c: only that one can be split.
-local function dimension(term, c)
-    for d, letters in ipairs(term) do
-        if letters == c or letters:match("^(%w)%w+$") == c then return d end
-    end
-end
-
--- The letter that a split of dimension d splits; nil: a window's cannot be.
-local function major(term, d) return term[d]:match("^(%w)[^+]*$") end
-
-local function volume(dims)
-    local v = 1
-    for _, d in ipairs(dims) do v = v * d end
-    return v
-end
-
--- What is known of an entry before the walk: users, views of leaves, and
--- what comes from no data.
-local function survey(nodes)
-    local e = { nodes = nodes, users = {}, weight = {}, free = {}, cut = {} }
-    for i, n in ipairs(nodes) do
-        local first, free = n.inputs[1], n.letters ~= nil
-        for k, r in ipairs(n.inputs) do
-            e.users[r] = e.users[r] or {}
-            table.insert(e.users[r], { i, k })
-            free = free and e.free[r]
-        end
-        e.free[i] = free or source[n.op]
-        local of = first and #n.inputs == 1 and e.weight[first]
-        if n.op == "param" or of then
-            local map = {}
-            for d in ipairs(n.dims) do
-                local c = of and major(n.out, d)
-                map[d] = of and (c and of.map[dimension(n.letters[1], c) or 0])
-                    or not of and d or nil
-            end
-            e.weight[i] = { name = of and of.name or n.name, map = map }
-        end
-    end
-    return e
-end
-
--- The weight's place among the operands of a product of data and a weight.
-local function weight_of(e, n)
-    local a, b = e.weight[n.inputs[1]], e.weight[n.inputs[2] or 0]
-    return contraction[n.op] and (a ~= nil) ~= (b ~= nil) and (a and 1 or 2)
-end
+local share = require "lib.share"
+local walk = require "lib.walk"
+local dimension, major, weight_of = walk.dimension, walk.major, walk.weight_of
 
 -- Does every way of dimension d of node i lead to rows?  `met` holds the
 -- nodes on the way, so that a sum of two of them is known from a residual.
@@ -85,12 +40,19 @@ local function leads_to_rows(e, i, d, met)
 end
 
 return function(g)
-    local tp = g.option("tp", g.ranks, "ranks that share a copy of the model")
+    local tp = share.group(g, "tp", g.ranks,
+                           "ranks that share a copy of the model")
     local least = g.option("least", 1024, "numbers of a weight worth a split")
-    if tp < 1 or g.ranks % tp ~= 0 then
-        error(("tp is %d, which does not divide %d ranks"):format(tp, g.ranks))
+    local sp = g.option("sp", false, "tokens lie over tp between the pairs")
+    local split, value = {}, {}         -- leaf -> dimension; constraints
+
+    -- Tokens of node i, [batch, tokens, ...]: in parts or joined.
+    local function tokens(e, i, forward, backward)
+        local n = e.nodes[i]
+        if sp and #n.dims >= 3 and n.dims[2] % tp == 0 then
+            value[walk.name(e, i)] = { "*", forward, grad = { "*", backward } }
+        end
     end
-    local split = {}                    -- leaf -> dimension
 
     local function take(w, d)
         if w.map[d] and not split[w.name] then split[w.name] = w.map[d] end
@@ -104,13 +66,21 @@ return function(g)
         local xs, ws = n.letters[3 - w], n.letters[w]
         local at = e.cut[n.inputs[3 - w]]
         local c = at and major(xs, at)
-        if c and dimension(ws, c) then take(leaf, dimension(ws, c)) return end
+        if c and dimension(ws, c) then
+            if take(leaf, dimension(ws, c)) and n.op == "dot" then
+                tokens(e, i, "tp", "")
+            end
+            return
+        end
         if at then return c and dimension(n.out, c) end
-        for d in ipairs(volume(node.dims) >= least and ws or {}) do
+        for d in ipairs(share.volume(node.dims) >= least and ws or {}) do
             c = major(ws, d)
             local o = c and not dimension(xs, c) and dimension(n.out, c)
             if o and node.dims[d] % tp == 0 and leads_to_rows(e, i, o, {})
                 and take(leaf, d) then
+                if n.op == "dot" then
+                    tokens(e, n.inputs[3 - w], "", "tp")
+                end
                 return o
             end
         end
@@ -133,7 +103,7 @@ return function(g)
     end
 
     for _, entry in ipairs(tp > 1 and g.entries or {}) do
-        local e = survey(g.nodes(entry))
+        local e = walk.survey(entry, g.nodes(entry))
         for i, n in ipairs(entry ~= "init" and e.nodes or {}) do
             local w = weight_of(e, n)
             if w then
@@ -143,23 +113,16 @@ return function(g)
             end
         end
     end
-    -- Moments and averages lie as their weight: "ema.NAME" as NAME.
-    local weight = {}
-    for _, leaf in ipairs(g.leaves) do weight[leaf.name] = leaf.op == "param" end
-    local function where(name)
-        while name and not weight[name] do name = name:match("%.(.*)$") end
-        return name and split[name]
-    end
+    local owner = share.owner(g)
     return {
         mesh = { { "dp", g.ranks // tp }, { "tp", tp },
                  { "mb", g.micro, "time" } },
+        value = value,
         leaf = function(leaf)
             if leaf.op == "input" then
                 return leaf.batch and { "dp/mb" } or {}
             end
-            local at, s = where(leaf.name), {}
-            for d = 1, at or 0 do s[d] = d == at and "tp" or "" end
-            return s
+            return share.at(split[owner(leaf.name)], "tp")
         end,
     }
 end

@@ -30,6 +30,12 @@ plans='2 1 ddp
 4 2 zero -P gather=use
 4 1 megatron
 4 1 megatron -P tp=2
+2 1 megatron -P sp=true
+4 2 megatron -P tp=2 -P sp=true
+2 2 ulysses
+4 1 ulysses -P sp=2
+2 1 ring
+4 2 ring -P sp=2
 4 2 megatron -P tp=2
 8 1 ddp
 8 1 zero

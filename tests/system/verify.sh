@@ -64,6 +64,32 @@ if [ "$(count all_gather)" = 0 ] && [ "$(count all_to_all)" = 0 ] &&
 else
     not_ok "megatron: only sums cross tp" "$(count all_reduce) sums"
 fi
+
+# collectives AXIS PARTITIONER...: how many of each the prior has.
+collectives() {
+    axis=$1; shift
+    "$dpc" print "$root/models/dalle2/prior.lua" -D size=tiny -D batch=8 \
+        --ranks 2 --partitioner "$@" --entry train --after=local --short \
+        > local.ir
+    for c in all_to_all reduce_scatter all_gather; do
+        echo "$c $(grep -c "= $c .*axes=$axis .*seg=[fb]" local.ir)"
+    done | tr '\n' ' '
+}
+# One trained block, one frozen: exchanges of q, k, v and back; sums of pairs.
+for plan in 'megatron -P tp=2 -P sp=true -P least=1' 'ulysses -P sp=2' \
+    'ring -P sp=2'; do
+    proves dalle2/prior 4 2 -D size=tiny -D batch=8 --partitioner $plan
+done
+proves qwen_image/fashion_base 2 1 -D batch=2 --entry train \
+    --partitioner ulysses
+case $(collectives sp ulysses) in
+"all_to_all 12 reduce_scatter 0 "*) ok "ulysses: four exchanges an attention" ;;
+*) not_ok "ulysses: four exchanges an attention" "$(collectives sp ulysses)" ;;
+esac
+case $(collectives sp ring) in
+"all_to_all 0 reduce_scatter 2 all_gather 7 ") ok "ring: keys and values" ;;
+*) not_ok "ring: keys and values" "$(collectives sp ring)" ;;
+esac
 run "$dpc" verify "$root/models/mlp.lua" --ranks 4 --partitioner megatron \
     -P tp=3
 exits 1 "megatron names a tp that does not divide" "tp is 3, .* 4 ranks"
