@@ -67,7 +67,7 @@ static void value_print(const DpcField *f, const void *p)
 
 static int data_head(const Options *o)
 {
-    DpcData *d = data_open(o, INT64_MAX);
+    DpcData *d = data_open(o, DPC_DATA_ALL);
     printf("%lld samples\n", (long long)dpc_data_count(d));
     for (int k = 0; k < dpc_data_nfield(d); k++) {
         const DpcField *f = dpc_data_field(d, k);
@@ -101,7 +101,7 @@ static void stats_add(Stats *s, double x)
 
 static int data_stats(const Options *o)
 {
-    DpcData *d = data_open(o, INT64_MAX);
+    DpcData *d = data_open(o, DPC_DATA_ALL);
     for (int k = 0; k < dpc_data_nfield(d); k++) {
         const DpcField *f = dpc_data_field(d, k);
         Stats s = { 0 };
@@ -126,7 +126,7 @@ static int data_stats(const Options *o)
 
 static int data_verify(const Options *o)
 {
-    DpcData *d = data_open(o, INT64_MAX);
+    DpcData *d = data_open(o, DPC_DATA_ALL);
     int64_t n = dpc_data_count(d);
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < dpc_data_nfield(d); k++) {

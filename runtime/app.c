@@ -4,7 +4,6 @@
  * once and all leave in peace.  Afterwards a rank that fails says why and
  * takes the others along: they could only wait for it. */
 #include "runtime/app.h"
-#include "runtime/caption.h"
 #include "runtime/fold.h"
 #include "runtime/launch.h"
 
@@ -101,10 +100,11 @@ static DpcStatus agree(DpcApp *a, DpcStatus mine)
 static DpcStatus data_open(DpcApp *a)
 {
     const DpcOptions *o = &a->opt;
-    int64_t budget = o->bad_data < 0 ? 100 : o->bad_data;
-    DpcStatus s = o->data ? dpc_data_open(o->data, budget, &a->data) : DPC_OK;
+    DpcStatus s = dpc_caption_open(a->unit, o->tokenizer, &a->caption);
+    if (!s && o->data)
+        s = dpc_app_data(a, o->data, &a->data);
     if (!s && o->val_data)
-        s = dpc_data_open(o->val_data, budget, &a->val);
+        s = dpc_app_data(a, o->val_data, &a->val);
     return s;
 }
 
@@ -129,8 +129,8 @@ static DpcStatus given_open(DpcApp *a)
     for (int i = 0; !s && i < a->opt.input.n; i++)
         s = input_add(a, a->opt.input.at[i]);
     if (!s && a->opt.caption.n)
-        s = dpc_caption_given(a->unit, &a->opt.caption,
-                              &a->given[a->ngiven++]);
+        s = dpc_caption_given(a->caption, a->unit, &a->opt.caption,
+                              &a->given[a->ngiven], &a->ngiven);
     return s;
 }
 
@@ -598,6 +598,7 @@ void dpc_app_close(DpcApp *a)
         free(a->given[i].row);
     dpc_data_close(a->data);
     dpc_data_close(a->val);
+    dpc_caption_close(a->caption);
     dpc_metrics_close(&a->metrics);
     if (a->ckpt)
         dpc_ckpt_close(a->ckpt);

@@ -2,6 +2,7 @@
 #ifndef DPC_APP_H
 #define DPC_APP_H
 
+#include "runtime/caption.h"
 #include "runtime/ckpt.h"
 #include "runtime/feed.h"
 #include "runtime/metrics.h"
@@ -17,6 +18,7 @@ typedef struct DpcApp {
     DpcWatch *watch;
     DpcCkpt *ckpt;
     DpcData *data, *val;                  /* val: NULL: use data */
+    DpcCaption *caption;                  /* NULL: the model takes none */
     DpcGiven given[2 * DPC_NLIST];
     int ngiven;
     DpcMetrics metrics;                   /* rank 0 */
@@ -35,6 +37,9 @@ bool dpc_app_first(const DpcApp *);       /* rank 0, the one that talks */
 /* Prints on rank 0, ending the live line before. */
 void dpc_app_note(DpcApp *, const char *f, ...)
     __attribute__((format(printf, 2, 3)));
+/* app_data.c: opens data as the model's inputs want them: captions as ids, rows
+ * padded. */
+DpcStatus dpc_app_data(DpcApp *, const char *spec, DpcData **);
 /* Sets the program's scalars, then runs it. */
 DpcStatus dpc_app_run(DpcApp *, uint32_t program, int64_t step);
 /* Times that a row runs: its own number, or a scalar's value. */

@@ -43,6 +43,16 @@ int64_t dpc_field_bytes(const DpcField *f)
     return n;
 }
 
+void dpc_field_text(const DpcField *f, char *to, size_t size)
+{
+    size_t n = (size_t)snprintf(to, size, "%s[", dpc_dtype_name(f->dtype));
+    for (int i = 0; i < f->ndim && n < size; i++)
+        n += (size_t)snprintf(to + n, size - n, "%s%lld", i ? "," : "",
+                              (long long)f->dim[i]);
+    if (n < size)
+        snprintf(to + n, size - n, "]");
+}
+
 /* ---- the order of samples ---- */
 
 static uint64_t mix(uint64_t x)
@@ -270,6 +280,7 @@ DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **out)
     if (!s) {
         size_t n = (size_t)d->count / 8 + 1;
         d->budget = budget_bad;
+        d->checked = -1;
         d->bytes += (int64_t)(n + sizeof *d);
         if (!(d->corrupt = calloc(n, 1)))
             s = dpc_fail(DPC_MEMORY, "data: error: out of memory");
@@ -288,6 +299,9 @@ void dpc_data_close(DpcData *d)
     if (d->self)
         d->reader->close(d->self);
     free(d->corrupt);
+    free(d->looked);
+    for (int i = 0; i < DPC_NFIELD; i++)
+        free(d->why[i]);
     free(d);
 }
 
@@ -318,7 +332,12 @@ int dpc_data_find(const DpcData *d, const char *name)
 static DpcStatus mark(DpcData *d, int64_t sample)
 {
     d->corrupt[sample / 8] |= (uint8_t)(1u << sample % 8);
-    if (++d->bad <= d->budget) {
+    ++d->bad;
+    if (d->budget == DPC_DATA_ALL) {
+        fprintf(stderr, "%s\n", dpc_last_error());
+        return DPC_OK;
+    }
+    if (d->bad <= d->budget) {
         if (d->bad <= TOLD)
             fprintf(stderr, "%s\nwarning: another sample takes its place; "
                     "%lld of at most %lld\n", dpc_last_error(),
@@ -332,6 +351,78 @@ static DpcStatus mark(DpcData *d, int64_t sample)
                     (long long)d->bad, (long long)d->budget);
 }
 
+/* ---- numbers that index something ---- */
+
+DpcStatus dpc_data_pad(DpcData *d, int field, int64_t rows)
+{
+    return d->reader->pad ? d->reader->pad(d->self, d, field, rows)
+         : dpc_fail(DPC_USER, "data: error: \"%s\" has samples of one size, "
+                    "and cannot be padded", d->field[field].name);
+}
+
+DpcStatus dpc_data_limit(DpcData *d, int field, int64_t limit,
+                         const char *why)
+{
+    int64_t n = dpc_field_bytes(&d->field[field]);
+    if (n > d->looked_size) {
+        uint8_t *p = realloc(d->looked, (size_t)n);
+        if (!p)
+            return dpc_fail(DPC_MEMORY, "data: error: out of memory");
+        d->looked = p, d->looked_size = n;
+    }
+    if (d->limit[field] && d->limit[field] <= limit)
+        return DPC_OK;
+    free(d->why[field]);
+    d->limit[field] = limit;
+    return (d->why[field] = strdup(why)) ? DPC_OK
+         : dpc_fail(DPC_MEMORY, "data: error: out of memory");
+}
+
+/* As stored; bf16 does not index. */
+static double number_at(DpcDtype t, const uint8_t *p, int64_t i)
+{
+    int32_t n;
+    float f;
+    if (t == DPC_U8)
+        return p[i];
+    memcpy(&n, p + 4 * i, 4);
+    memcpy(&f, p + 4 * i, 4);
+    return t == DPC_I32 ? n : (double)f;
+}
+
+static DpcStatus field_check(DpcData *d, int64_t sample, int field)
+{
+    const DpcField *f = &d->field[field];
+    int64_t n = dpc_field_bytes(f) / dpc_dtype_size(f->dtype);
+    if (f->dtype == DPC_BF16)
+        return DPC_OK;
+    DpcStatus s = d->reader->read(d->self, sample, field, d->looked);
+    for (int64_t i = 0; !s && i < n; i++) {
+        double v = number_at(f->dtype, d->looked, i);
+        char where[512] = "data";
+        if (v >= 0 && v < (double)d->limit[field])
+            continue;
+        if (d->reader->name)
+            d->reader->name(d->self, sample, where, sizeof where);
+        s = dpc_fail(DPC_USER, "%s: error: data: sample %lld: \"%s\" holds "
+                     "%.9g, %s", where, (long long)sample, f->name, v,
+                     d->why[field]);
+    }
+    return s;
+}
+
+static DpcStatus limits_check(DpcData *d, int64_t sample)
+{
+    DpcStatus s = DPC_OK;
+    if (d->checked == sample)
+        return s;
+    for (int i = 0; !s && i < d->nfield; i++)
+        if (d->limit[i])
+            s = field_check(d, sample, i);
+    d->checked = s ? -1 : sample;
+    return s;
+}
+
 /* Moves *sample to the first sound one at or behind it. */
 static DpcStatus seek_sound(DpcData *d, int64_t *sample)
 {
@@ -340,6 +431,7 @@ static DpcStatus seek_sound(DpcData *d, int64_t *sample)
         if (d->corrupt[i / 8] >> i % 8 & 1)
             continue;
         DpcStatus s = d->reader->seek(d->self, i);
+        s = s ? s : limits_check(d, i);
         if (s == DPC_USER)
             s = mark(d, i);
         else if (!s)

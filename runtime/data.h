@@ -26,15 +26,35 @@ typedef struct DpcData DpcData;
  *   FILE,FILE,...                       IDX files, or .npy files
  *   DIR, folder:DIR?size=HxW&text=N     pictures below DIR
  *   DIR, A.tar,B.tar, s-{00..99}.tar    WebDataset archives, ?size=HxW&text=N
- * Up to `budget_bad` corrupt samples are replaced before reading fails.
+ *   NAME=DIR,NAME=DIR                   .npy shards, a folder for each field
+ * docs/data.md has all that may stand behind '?'.  Up to `budget_bad` corrupt samples are replaced before reading fails.
  * DPC_USER: an input is wrong; DPC_MEMORY: no room; DPC_ENV: I/O. */
 DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **);
+/* A budget for those who look: each corrupt sample is named, none too many. */
+enum { DPC_DATA_ALL = INT32_MAX };
 int64_t dpc_data_count(const DpcData *);
 int dpc_data_nfield(const DpcData *);
 const DpcField *dpc_data_field(const DpcData *, int i);
 int dpc_data_find(const DpcData *, const char *name);   /* -1: no such field */
+/* Before the first read: records of a field of rows may have up to `rows`, and
+ * are filled up; fields NAME_length and NAME_mask are added.  DPC_USER: all
+ * samples of this kind of data have one size. */
+DpcStatus dpc_data_pad(DpcData *, int field, int64_t rows);
+/* Before the first read: a sample is corrupt that has a number outside of
+ * 0 .. limit - 1 in this field; `why` ends the message. */
+DpcStatus dpc_data_limit(DpcData *, int field, int64_t limit,
+                         const char *why);
+/* Text to a row of ids, of which *used are the text's. */
+typedef DpcStatus DpcEncode(void *arg, const char *text, int64_t n,
+                            int64_t length, int32_t *row, int64_t *used);
+/* Adds fields made of a field of text: NAME i32[length], NAME_length i32,
+ * NAME_mask u8[length].  `arg` stays the caller's. */
+DpcStatus dpc_data_encode(DpcData *, int from, const char *name,
+                          int64_t length, DpcEncode *, void *arg);
 /* Bytes of one sample of the field. */
 int64_t dpc_field_bytes(const DpcField *);
+/* "f32[3,4]"; what does not fit is cut. */
+void dpc_field_text(const DpcField *, char *to, size_t size);
 
 /* Copies a field of a sample to `to`, which holds `bytes`.  All fields of a
  * corrupt sample come from the next sound one, whoever reads it.  One thread

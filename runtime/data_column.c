@@ -5,7 +5,6 @@
  * (the page cache does the rest), or is in memory if it had to be unpacked.
  * Numbers are widened or narrowed to the four types of the runtime. */
 #include "runtime/data_reader.h"
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@ typedef struct Columns { int n; DpcColumn column[DPC_NFIELD]; } Columns;
 
 int64_t dpc_stored_size(DpcStored t)
 {
-    static const uint8_t size[] = { 1, 2, 4, 4, 8, 8 };
+    static const uint8_t size[] = { 1, 2, 4, 4, 8, 8, 2 };
     return size[t];
 }
 
@@ -43,8 +42,8 @@ static void swap_bytes(uint8_t *p, int64_t n, int size)
         }
 }
 
-/* n stored numbers to the field's type; false: one is out of range. */
-static bool convert(DpcStored t, const uint8_t *from, int64_t n, uint8_t *to)
+/* n stored numbers to the field's type; those of 64 bits were checked. */
+static void convert(DpcStored t, const uint8_t *from, int64_t n, uint8_t *to)
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
@@ -58,12 +57,9 @@ static bool convert(DpcStored t, const uint8_t *from, int64_t n, uint8_t *to)
             memcpy(to + 4 * i, &(float){ (float)x }, 4);
         } else {
             memcpy(&l, from + 8 * i, 8);
-            if (l < INT32_MIN || l > INT32_MAX)
-                return false;
             memcpy(to + 4 * i, &(int32_t){ (int32_t)l }, 4);
         }
     }
-    return true;
 }
 
 /* `n` bytes at `at` of the column's data. */
@@ -73,26 +69,7 @@ static DpcStatus fetch(const DpcColumn *c, int64_t at, int64_t n, uint8_t *to)
         memcpy(to, c->mem + at, (size_t)n);
         return DPC_OK;
     }
-    for (int64_t got = 0; got < n; ) {
-        ssize_t k = pread(c->fd, to + got, (size_t)(n - got),
-                          c->at + at + got);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return dpc_fail(DPC_ENV, "%s: error: data: %s at byte %lld; was "
-                            "the file changed during the run?", c->path,
-                            k ? strerror(errno) : "the file ends",
-                            (long long)(c->at + at + got));
-        got += k;
-    }
-    return DPC_OK;
-}
-
-static DpcStatus column_seek(void *self, int64_t sample)
-{
-    (void)self;
-    (void)sample;
-    return DPC_OK;
+    return dpc_file_take(c->path, c->fd, c->at + at, n, to);
 }
 
 DpcStatus dpc_column_read(const DpcColumn *c, int64_t sample, void *to)
@@ -101,8 +78,7 @@ DpcStatus dpc_column_read(const DpcColumn *c, int64_t sample, void *to)
     int64_t size = dpc_stored_size(c->stored);
     int64_t out = dpc_dtype_size(c->field.dtype);
     int64_t n = dpc_field_bytes(&c->field) / out, at = sample * n * size;
-    bool same = c->stored == DPC_STORED_U8 || c->stored == DPC_STORED_I32 ||
-                c->stored == DPC_STORED_F32;
+    bool same = size == out && c->stored != DPC_STORED_F16;
     if (same) {
         DpcStatus s = fetch(c, at, n * size, to);
         if (!s && c->swap)
@@ -117,13 +93,43 @@ DpcStatus dpc_column_read(const DpcColumn *c, int64_t sample, void *to)
             return s;
         if (c->swap)
             swap_bytes(part, k, (int)size);
-        if (!convert(c->stored, part, k, (uint8_t *)to + i * out))
-            return dpc_fail(DPC_USER, "%s: error: data: sample %lld holds a "
-                            "number beyond 32 bits; store numbers between "
-                            "%d and %d", c->path, (long long)sample, INT_MIN,
-                            INT_MAX);
+        convert(c->stored, part, k, (uint8_t *)to + i * out);
     }
     return DPC_OK;
+}
+
+DpcStatus dpc_column_check(const DpcColumn *c, int64_t sample)
+{
+    enum { CHUNK = 512 };
+    int64_t part[CHUNK], v;
+    int64_t n = dpc_field_bytes(&c->field) / dpc_dtype_size(c->field.dtype);
+    if (c->stored != DPC_STORED_I64)
+        return DPC_OK;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t k = n - i < CHUNK ? n - i : CHUNK;
+        DpcStatus s = fetch(c, (sample * n + i) * 8, k * 8, (uint8_t *)part);
+        if (s)
+            return s;
+        if (c->swap)
+            swap_bytes((uint8_t *)part, k, 8);
+        for (int64_t j = 0; j < k; j++)
+            if ((v = part[j]) < INT32_MIN || v > INT32_MAX)
+                return dpc_fail(DPC_USER, "%s: error: data: sample %lld holds "
+                                "%lld, a number beyond 32 bits; store "
+                                "numbers between %d and %d",
+                                c->path, (long long)sample, (long long)v,
+                                INT_MIN, INT_MAX);
+    }
+    return DPC_OK;
+}
+
+static DpcStatus column_seek(void *self, int64_t sample)
+{
+    const Columns *cs = self;
+    DpcStatus s = DPC_OK;
+    for (int i = 0; !s && i < cs->n; i++)
+        s = dpc_column_check(&cs->column[i], sample);
+    return s;
 }
 
 static DpcStatus column_read(void *self, int64_t sample, int field, void *to)
@@ -145,7 +151,9 @@ static void column_close(void *self)
     free(cs);
 }
 
-static const DpcReader columns = { column_seek, column_read, column_close };
+static const DpcReader columns = {
+    .seek = column_seek, .read = column_read, .close = column_close
+};
 
 /* The new column against those before it. */
 static DpcStatus column_check(const Columns *cs)

@@ -42,48 +42,6 @@ static DpcStatus no_memory(void)
     return dpc_fail(DPC_MEMORY, "data: error: out of memory");
 }
 
-/* ---- options ---- */
-
-static bool number(const char **p, int64_t max, int64_t *to)
-{
-    char *end;
-    errno = 0;
-    long long v = strtoll(*p, &end, 10);
-    if (end == *p || errno || v < 1 || v > max)
-        return false;
-    *p = end;
-    *to = v;
-    return true;
-}
-
-/* "size=N" is square. */
-DpcStatus dpc_picture_options(const char *what, const char *p, int64_t *h,
-                              int64_t *w, int64_t *text)
-{
-    const char *all = p;
-    bool ok = true;
-    while (p && ok && *p) {
-        if (!strncmp(p, "size=", 5)) {
-            p += 5;
-            ok = number(&p, SIDE_MAX, h);
-            *w = *h;
-            if (ok && *p == 'x')
-                p++, ok = number(&p, SIDE_MAX, w);
-        } else if (!strncmp(p, "text=", 5)) {
-            p += 5;
-            ok = number(&p, TEXT_MAX, text);
-        } else {
-            ok = false;
-        }
-        ok = ok && (!*p || *p == '&');
-        p += *p == '&';
-    }
-    return ok ? DPC_OK
-         : dpc_fail(DPC_USER, "%s: error: data: option \"%s\" is not known; "
-                    "wanted size=HxW (to %d), text=BYTES (to %d), joined "
-                    "by &", what, all, SIDE_MAX, TEXT_MAX);
-}
-
 /* ---- names ---- */
 
 static bool is_picture(const char *name)
@@ -300,7 +258,16 @@ static void folder_close(void *self)
     free(f);
 }
 
-static const DpcReader folder = { folder_seek, folder_read, folder_close };
+static void folder_name(void *self, int64_t sample, char *to, size_t size)
+{
+    const Folder *f = self;
+    snprintf(to, size, "%s/%s", f->dir, f->name[sample]);
+}
+
+static const DpcReader folder = {
+    .seek = folder_seek, .read = folder_read, .close = folder_close,
+    .name = folder_name
+};
 
 /* ---- opening ---- */
 
@@ -349,7 +316,13 @@ DpcStatus dpc_folder_open(const char *dir, const char *option, DpcData *d)
     d->self = f;
     if (!(f->dir = strdup(dir)))
         return no_memory();
-    DpcStatus s = dpc_picture_options(dir, option, &f->h, &f->w, &f->text);
+    DpcDataOptions o;
+    DpcStatus s = dpc_data_options(dir, option, &o);
+    f->h = o.h, f->w = o.w, f->text = o.text;
+    if (!s && (o.npad || o.nrows))
+        s = dpc_fail(DPC_USER, "%s: error: data: pad= and rows= are of "
+                     "archives; a folder of pictures takes size=HxW, "
+                     "text=BYTES", dir);
     if (!s)
         s = folder_list(f);
     if (!s)

@@ -176,10 +176,6 @@ static DpcStatus npy_check(const char *path, const Npy *h, int64_t size,
         return dpc_fail(DPC_USER, "%s: error: data: fortran_order is True, "
                         "wanted False; save numpy.ascontiguousarray(a)",
                         path);
-    if (h->ndim < 1)
-        return dpc_fail(DPC_USER, "%s: error: data: shape () has no "
-                        "dimension for the samples; wanted at least 1",
-                        path);
     int64_t bytes = dpc_stored_size(c->stored);
     for (int i = 0; i < h->ndim; i++)
         if (!dpc_size_mul(&bytes, h->dim[i]))
@@ -192,9 +188,6 @@ static DpcStatus npy_check(const char *path, const Npy *h, int64_t size,
         return dpc_fail(DPC_USER, "%s: error: data: the head promises %lld "
                         "bytes of data, the file has %lld; write it again",
                         path, (long long)bytes, (long long)size);
-    c->count = h->dim[0];
-    c->field.ndim = h->ndim - 1;
-    memcpy(c->field.dim, h->dim + 1, sizeof c->field.dim);
     return DPC_OK;
 }
 
@@ -207,21 +200,51 @@ static char *stem(const char *path)
     return strndup(base, dot ? (size_t)(dot - base) : strlen(base));
 }
 
-DpcStatus dpc_npy_head(const char *path, int64_t size, DpcColumn *c)
+static DpcStatus head_read(const char *path, int64_t size, DpcColumn *c,
+                           Npy *h)
 {
     int64_t begin = c->at;
     char *text = malloc(HEAD_MAX + 1);
-    Npy h;
     if (!text)
         return dpc_fail(DPC_MEMORY, "data: error: out of memory");
     DpcStatus s = head_text(path, c, size, text);
-    if (!s && !dictionary(text, &h))
+    if (!s && !dictionary(text, h))
         s = dpc_fail(DPC_USER, "%s: error: data: the .npy head \"%.80s\" is "
                      "not {'descr': type, 'fortran_order': bool, 'shape': "
                      "up to %d sizes}; write it with numpy.save", path, text,
                      DPC_NDIM + 1);
     free(text);
-    return s ? s : npy_check(path, &h, size - (c->at - begin), c);
+    return s ? s : npy_check(path, h, size - (c->at - begin), c);
+}
+
+DpcStatus dpc_npy_head(const char *path, int64_t size, DpcColumn *c)
+{
+    Npy h;
+    DpcStatus s = head_read(path, size, c, &h);
+    if (!s && h.ndim > DPC_NDIM)
+        s = dpc_fail(DPC_USER, "%s: error: data: an array of %d dimensions; "
+                     "at most %d are read", path, h.ndim, DPC_NDIM);
+    if (s)
+        return s;
+    c->count = 1;
+    c->field.ndim = h.ndim;
+    memcpy(c->field.dim, h.dim, sizeof c->field.dim);
+    return DPC_OK;
+}
+
+DpcStatus dpc_npy_rows(const char *path, int64_t size, DpcColumn *c)
+{
+    Npy h;
+    DpcStatus s = head_read(path, size, c, &h);
+    if (!s && h.ndim < 1)
+        s = dpc_fail(DPC_USER, "%s: error: data: shape () has no dimension "
+                     "for the samples; wanted at least 1", path);
+    if (s)
+        return s;
+    c->count = h.dim[0];
+    c->field.ndim = h.ndim - 1;
+    memcpy(c->field.dim, h.dim + 1, sizeof c->field.dim);
+    return DPC_OK;
 }
 
 DpcStatus dpc_npy_column(const char *path, DpcColumn *c)
@@ -235,5 +258,5 @@ DpcStatus dpc_npy_column(const char *path, DpcColumn *c)
     if (c->fd < 0 || fstat(c->fd, &st))
         return dpc_fail(DPC_USER, "%s: error: data: %s; give an existing "
                         "file or folder", path, strerror(errno));
-    return dpc_npy_head(path, st.st_size, c);
+    return dpc_npy_rows(path, st.st_size, c);
 }

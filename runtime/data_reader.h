@@ -5,7 +5,7 @@
 #include "runtime/data.h"
 #include <stdatomic.h>
 
-enum { DPC_NFIELD = 16, DPC_WHY = 1024 };
+enum { DPC_NFIELD = 32, DPC_WHY = 1024 };
 
 /* One kind of data.  `self` is the reader's own. */
 typedef struct DpcReader {
@@ -13,6 +13,11 @@ typedef struct DpcReader {
     DpcStatus (*seek)(void *self, int64_t sample);
     DpcStatus (*read)(void *self, int64_t sample, int field, void *to);
     void (*close)(void *self);
+    /* Where a sample comes from, for messages; NULL: its number says it. */
+    void (*name)(void *self, int64_t sample, char *to, size_t size);
+    /* Records of the field have up to `rows` rows from now on; changes and
+     * adds fields.  NULL: all have the same. */
+    DpcStatus (*pad)(void *self, DpcData *, int field, int64_t rows);
 } DpcReader;
 
 struct DpcData {
@@ -25,12 +30,16 @@ struct DpcData {
     int64_t budget;                       /* corrupt samples allowed */
     _Atomic int64_t bad;                  /* corrupt samples met */
     uint8_t *corrupt;                     /* a bit a sample: met and corrupt */
+    int64_t limit[DPC_NFIELD];            /* numbers are below; 0: any */
+    char *why[DPC_NFIELD];                /* owned */
+    uint8_t *looked;                      /* room for a limited field */
+    int64_t looked_size, checked;         /* checked: a sound sample; -1 */
 };
 
 /* How numbers lie in a file. */
 typedef enum DpcStored {
     DPC_STORED_U8, DPC_STORED_F16, DPC_STORED_I32, DPC_STORED_F32,
-    DPC_STORED_I64, DPC_STORED_F64
+    DPC_STORED_I64, DPC_STORED_F64, DPC_STORED_BF16
 } DpcStored;
 
 /* A file that holds one field of all samples, one after the other. */
@@ -50,9 +59,13 @@ typedef struct DpcColumn {
 typedef DpcStatus DpcColumnFn(const char *path, DpcColumn *);
 DpcColumnFn dpc_idx_column, dpc_npy_column;
 
-/* The head of an array that begins at c->at of c->fd and takes `size` bytes. */
+/* The head of an array that begins at c->at of c->fd and takes `size` bytes:
+ * one sample of any shape, or as many as its first dimension says. */
 DpcStatus dpc_npy_head(const char *path, int64_t size, DpcColumn *);
+DpcStatus dpc_npy_rows(const char *path, int64_t size, DpcColumn *);
 DpcStatus dpc_column_read(const DpcColumn *, int64_t sample, void *to);
+/* DPC_USER: the sample has numbers that its type cannot hold. */
+DpcStatus dpc_column_check(const DpcColumn *, int64_t sample);
 
 /* Opens n files, each read by the given head, as the fields of `d`.
  * DPC_USER: they differ in the number of samples or agree in a name. */
@@ -84,9 +97,31 @@ typedef DpcStatus DpcMemberFn(void *arg, const char *name, int64_t at,
 DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
                        void *arg, bool *sound, int64_t *at);
 
-/* "size=HxW&text=N" of a spec; `what` is named in messages. */
-DpcStatus dpc_picture_options(const char *what, const char *option, int64_t *h,
-                              int64_t *w, int64_t *text);
+/* What a spec says behind '?', NULL: nothing; `what` is named in messages. */
+typedef struct DpcDataOptions {
+    int64_t h, w, text, digits;           /* 0: not said; digits: 4 */
+    struct DpcDataPad { char name[64]; int64_t rows; } pad[DPC_NFIELD];
+    struct DpcDataRows { char name[64], dir[1024]; } rows[DPC_NFIELD];
+    int npad, nrows;
+} DpcDataOptions;
+DpcStatus dpc_data_options(const char *what, const char *, DpcDataOptions *);
+
+/* Files by number, of which at most DPC_NOPEN are open. */
+enum { DPC_NOPEN = 64 };
+typedef struct DpcFiles {
+    char **path;                          /* [n], owned */
+    int n, cap, nopen;
+    struct DpcFileOpen { int file, fd; uint64_t used; } open[DPC_NOPEN];
+    uint64_t now;
+} DpcFiles;
+DpcStatus dpc_file_add(DpcFiles *, const char *path);     /* number n - 1 */
+/* *fd stays open while fewer than DPC_NOPEN others are opened. */
+DpcStatus dpc_file_open(DpcFiles *, int i, int *fd);
+int64_t dpc_files_bytes(const DpcFiles *);
+void dpc_files_close(DpcFiles *);
+/* Exactly n bytes at `at`.  DPC_ENV: there are fewer. */
+DpcStatus dpc_file_take(const char *path, int fd, int64_t at, int64_t n,
+                        void *to);
 /* text : u8[size] = the first n bytes, or fewer: no character is cut. */
 void dpc_text_put(const char *text, int64_t n, uint8_t *to, int64_t size);
 

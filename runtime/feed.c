@@ -55,18 +55,6 @@ void dpc_feed_coord(const DpcRt *rt, int32_t rank, int32_t turn,
 
 /* ---- matching ---- */
 
-static int shape_text(char *to, size_t size, DpcDtype t, const int64_t *dim,
-                      int ndim)
-{
-    int n = snprintf(to, size, "%s[", dpc_dtype_name(t));
-    for (int i = 0; i < ndim && (size_t)n < size; i++)
-        n += snprintf(to + n, size - (size_t)n, "%s%lld", i ? "," : "",
-                      (long long)dim[i]);
-    if ((size_t)n < size)
-        n += snprintf(to + n, size - (size_t)n, "]");
-    return n;
-}
-
 /* Dimensions of one do not count: [28, 28] is [28, 28, 1]. */
 static bool same_shape(const DpcField *f, const DpcLeaf *l)
 {
@@ -94,8 +82,10 @@ static DpcStatus match(const DpcLeaf *l, const DpcField *f, const char *from)
     char want[96], have[96];
     if (same_shape(f, l) && widens(f->dtype, l->dtype))
         return DPC_OK;
-    shape_text(want, sizeof want, l->dtype, l->dim + 1, l->ndim - 1);
-    shape_text(have, sizeof have, f->dtype, f->dim, f->ndim);
+    DpcField row = {.dtype = (DpcDtype)l->dtype, .ndim = l->ndim - 1};
+    memcpy(row.dim, l->dim + 1, sizeof row.dim - sizeof *row.dim);
+    dpc_field_text(&row, want, sizeof want);
+    dpc_field_text(f, have, sizeof have);
     return dpc_fail(DPC_USER, "%s: error: input '%s' wants rows of %s but "
         "'%s' has %s%s", l->loc, l->name, want, from, have,
         same_shape(f, l) ? "; cast in the model" : "; give rows of that shape");
@@ -139,6 +129,15 @@ static DpcStatus rows_match(const DpcLeaf *l, const DpcGiven *g)
         (long long)g->nrow);
 }
 
+/* Samples with numbers that the table lacks are corrupt. */
+static DpcStatus limit_set(const DpcLeaf *l, int field, DpcData *d)
+{
+    char why[512];
+    snprintf(why, sizeof why, "but input '%s' (%s) indexes a table of %lld "
+             "rows in %s", l->name, l->loc, (long long)l->limit, l->table);
+    return dpc_data_limit(d, field, l->limit, why);
+}
+
 /* Where an input comes from.  Not `mine`: another role reads it; it must be
  * there all the same, that all ranks judge data alike. */
 static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p,
@@ -168,7 +167,8 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p,
             "another has %lld; a batch has one size", l->loc, l->name,
             (long long)l->dim[0], (long long)f->batch);
     f->batch = l->dim[0];
-    return match(l, d, how->spec);
+    DpcStatus s = match(l, d, how->spec);
+    return s || !l->limit ? s : limit_set(l, k, how->data);
 }
 
 /* ---- places ---- */
@@ -405,7 +405,8 @@ static double element(DpcDtype t, const char *from, int64_t i)
          : t == DPC_F32 ? (double)((const float *)from)[i] : (double)x;
 }
 
-/* Every number of the row is one of a table's rows. */
+/* Every number of a given row is one of a table's rows; the data check their
+ * own. */
 static DpcStatus row_check(const Place *p, int64_t row, const char *from)
 {
     int64_t n = p->leaf->limit ? row_bytes(p) / dpc_dtype_size(p->dtype) : 0;
@@ -431,7 +432,7 @@ static DpcStatus place_write(DpcFeed *f, const Place *p, const void **of_field)
         const char *from = p->given
             ? (const char *)p->given->row + given % p->given->nrow * bytes
             : (const char *)of_field[p->source] + f->where[row] * bytes;
-        DpcStatus s = row_check(p, row, from);
+        DpcStatus s = p->given ? row_check(p, row, from) : DPC_OK;
         if (s)
             return s;
         row_fill(p, p->to + r * p->stride, from);

@@ -54,7 +54,7 @@ static DpcStatus take(const DpcSafe *safe, int64_t at, void *to, size_t n)
 {
     char *p = to;
     while (n > 0) {
-        ssize_t k = pread(safe->fd, p, n, at);
+        ssize_t k = pread(safe->fd, p, n, safe->base + at);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
@@ -282,22 +282,24 @@ static DpcStatus tensors_read(DpcSafe *safe, int64_t data)
     return tiling_check(safe, data);
 }
 
-static DpcStatus parse(DpcSafe *safe)
+static DpcStatus parse(DpcSafe *safe, const DpcSafe *part)
 {
     struct stat st;
+    int64_t n = 0;
     if (fstat(safe->fd, &st))
         return dpc_fail(DPC_ENV, "%s: error: %s", safe->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return bad("%s", "not a regular file");
-    safe->bytes = st.st_size;
-    int64_t n = 0;
+    safe->base = part ? part->base : 0;
+    safe->bytes = part ? part->bytes : st.st_size;
     DpcStatus s = header_length(safe, &n);
     if (s == DPC_OK)
         s = header_read(safe, n);
     return s == DPC_OK ? tensors_read(safe, LENGTH + n) : s;
 }
 
-DpcStatus dpc_safe_open_fd(int fd, const char *path, DpcSafe **out)
+static DpcStatus open_part(int fd, const char *path, const DpcSafe *part,
+                           DpcSafe **out)
 {
     DpcSafe *safe = calloc(1, sizeof *safe);
     *out = NULL;
@@ -307,12 +309,29 @@ DpcStatus dpc_safe_open_fd(int fd, const char *path, DpcSafe **out)
         return dpc_fail(DPC_MEMORY, "%s: error: out of memory", path);
     }
     safe->fd = fd;
-    DpcStatus s = parse(safe);
+    DpcStatus s = parse(safe, part);
     if (s == DPC_OK)
         *out = safe;
     else
         dpc_safe_close(safe);
     return s;
+}
+
+DpcStatus dpc_safe_open_fd(int fd, const char *path, DpcSafe **out)
+{
+    return open_part(fd, path, NULL, out);
+}
+
+DpcStatus dpc_safe_open_within(int fd, int64_t at, int64_t bytes,
+                               const char *path, DpcSafe **out)
+{
+    DpcSafe part = { .base = at, .bytes = bytes };
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    *out = NULL;
+    if (own < 0)
+        return dpc_fail(DPC_ENV, "%s: error: cannot open: %s", path,
+                        strerror(errno));
+    return open_part(own, path, &part, out);
 }
 
 DpcStatus dpc_safe_open(const char *path, DpcSafe **out)

@@ -41,7 +41,7 @@ typedef struct DpcSafe {
     int fd;
     uint32_t n;
     DpcSafeTensor *tensor;                /* by name */
-    int64_t bytes;                        /* of the file */
+    int64_t base, bytes;                  /* where it begins; its size */
     void *doc;                            /* the header, which owns the names */
 } DpcSafe;
 
@@ -50,6 +50,10 @@ typedef struct DpcSafe {
 DpcStatus dpc_safe_open(const char *path, DpcSafe **);
 /* The same for an open file; takes the descriptor, also when it fails. */
 DpcStatus dpc_safe_open_fd(int fd, const char *path, DpcSafe **);
+/* The same for `bytes` of an open file from `at` on, which stays the
+ * caller's; places are counted from there. */
+DpcStatus dpc_safe_open_within(int fd, int64_t at, int64_t bytes,
+                               const char *path, DpcSafe **);
 void dpc_safe_close(DpcSafe *);           /* NULL is fine */
 const DpcSafeTensor *dpc_safe_find(const DpcSafe *, const char *name);
 /* n bytes from byte `from` of the tensor.  Not from a map: a file that shrinks

@@ -106,11 +106,10 @@ DpcStatus dpc_ways_open(DpcApp *a, const char *entry, DpcWays *w)
     DpcStatus s = data_add(w, entry, a->data, a->opt.data);
     for (int i = 0; !s && i < a->opt.more_data.n; i++) {
         const char *spec = a->opt.more_data.at[i];
-        int64_t bad = a->opt.bad_data >= 0 ? a->opt.bad_data : 100;
         if (w->nown == DPC_NWAY)
             return dpc_fail(DPC_USAGE, "%s: error: more than %d --more-data",
                             a->opt.program, DPC_NWAY);
-        s = dpc_data_open(spec, bad, &w->own[w->nown]);
+        s = dpc_app_data(a, spec, &w->own[w->nown]);
         if (!s)
             s = data_add(w, entry, w->own[w->nown++], spec);
     }

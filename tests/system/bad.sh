@@ -136,9 +136,20 @@ end
 return { entries = { train = train } }
 END
 "$dpc" compile words.lua -o words.bin > log 2>&1 || not_ok "words compiles" "exit $?"
-ranks 1 words.bin train --data data --steps 3
-exits 1 "an index outside of a table" "words.lua:3: error: input 'label': row [0-9]+ of the batch holds [7-9], but it indexes a table of 7 rows in words.lua:4"
+ranks 1 words.bin train --data data --steps 3 --bad-data 0
+exits 1 "an index outside of a table" "data: error: data: sample [0-9]+: \"label\" holds [7-9], but input 'label' \(words.lua:3\) indexes a table of 7 rows in words.lua:4; corrupt samples so far: 1, allowed: 0"
 told_once "an index outside of a table"
+ranks 1 words.bin train --data data --steps 3
+exits 0 "indices outside of a table are replaced, within a budget" "step 3/3" "warning: another sample takes its place; 1 of at most 100"
+"$tool" npy beyond.npy 0 0 16
+ranks 1 words.bin train --input label=beyond.npy --steps 3
+exits 1 "an index outside of a table, given" "words.lua:3: error: input 'label': row [0-9]+ of the batch holds [7-9], but it indexes a table of 7 rows in words.lua:4"
+
+# ---- classes ----
+sed 's/, 10)/, 7)/g' "$models/mlp.lua" > seven.lua
+"$dpc" compile seven.lua -o seven.bin > log 2>&1 || not_ok "seven compiles" "exit $?"
+ranks 1 seven.bin train --data data --steps 3 --bad-data 0
+exits 1 "a label outside of the classes" "\"label\" holds [7-9], but input 'label' \(seven.lua:[0-9]+\) indexes a table of 7 rows in seven.lua:[0-9]+"
 
 # ---- outputs ----
 ranks 1 one.bin train --data data --steps 3 --output loss=loss.npy --out written

@@ -207,7 +207,7 @@ static void npy_reads_its_types(void **state)
             (float[]){ 1, 2, 3, 4.5f }, 16);
     put_npy("f8.npy", 2, HEAD("<f8", "(2,)"), (double[]){ .1, -2 }, 16);
     put_npy("i8.npy", 3, HEAD("<i8", "(2,)"),
-            (int64_t[]){ -5, (int64_t)1 << 31 }, 16);
+            (int64_t[]){ -5, INT32_MAX }, 16);
     put_npy("i4.npy", 1, HEAD(">i4", "(2L,)"),
             (uint8_t[]){ 0, 0, 1, 0, 0, 0, 0, 9 }, 8);
     put_npy("u1.npy", 1, HEAD("|u1", "(2, 3)"), "abcdef", 6);
@@ -242,9 +242,31 @@ static void npy_reads_its_types(void **state)
     assert_true(x[0] == 1 && x[1] == -2 && x[2] == 0x1p-24f);
     reads(d, 1, "f2", x, 12);
     assert_true(x[0] == 65504 && x[1] > 3e38f && 1 / x[2] < -3e38f);
-    assert_int_equal(dpc_data_read(d, 1, 2, &n, 4), DPC_USER);
-    says("sample 1 holds a number beyond 32 bits");
     dpc_data_close(d);
+}
+
+static void a_number_that_does_not_fit_is_a_corrupt_sample(void **state)
+{
+    (void)state;
+    DpcData *d;
+    int32_t n;
+    float x;
+    put_npy("f4.npy", 1, HEAD("<f4", "(2,)"), (float[]){ 1, 2 }, 8);
+    put_npy("i8.npy", 3, HEAD("<i8", "(2,)"),
+            (int64_t[]){ -5, (int64_t)1 << 31 }, 16);
+    char spec[1200];
+    snprintf(spec, sizeof spec, "%s,%s", at("f4.npy"), at("i8.npy"));
+    for (int budget = 0; budget < 2; budget++) {
+        opens(spec, budget, &d);
+        DpcStatus s = dpc_data_read(d, 1, 0, &x, 4);
+        assert_int_equal(s, budget ? DPC_OK : DPC_USER);
+        assert_int_equal(dpc_data_bad(d), 1);
+        if (!budget)
+            says("sample 1 holds 2147483648, a number beyond 32 bits");
+        else if (!dpc_data_read(d, 1, 1, &n, 4))
+            assert_true(x == 1 && n == -5);     /* all of sample 0 */
+        dpc_data_close(d);
+    }
 }
 
 static void npy_reads_long_rows_in_parts(void **state)
@@ -364,6 +386,7 @@ int main(void)
         CASE(idx_refuses_a_damaged_gzip),
         CASE(fashion_mnist_reads),
         CASE(npy_reads_its_types),
+        CASE(a_number_that_does_not_fit_is_a_corrupt_sample),
         CASE(npy_reads_long_rows_in_parts),
         CASE(npy_refuses_bad_heads),
         CASE(npy_files_must_agree),
