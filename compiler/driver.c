@@ -6,7 +6,7 @@ Model *model_open(const Options *o)
 {
     ModelOptions m = {
         .home = o->home, .define = o->define.at, .ndefine = o->define.n,
-        .config = o->config, .dump = o->dump,
+        .config = o->config,
         .memory = o->lua_memory << 20, .instructions = o->lua_limit,
     };
     return model_load(o->file[0], &m, o->arena);
@@ -29,7 +29,7 @@ int ranks_wanted(const Options *o)
     return o->ranks ? small(o->ranks, "ranks") : most ? most : 1;
 }
 
-Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
+static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
 {
     PlanOptions p = {
         .home = o->home, .file = o->plan ? o->plan : o->partitioner,
@@ -54,6 +54,18 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     if (!p.file)
         p.file = o->exact ? "exact" : "ddp";
     return plan_partition(&p, entry, nentry, o->arena);
+}
+
+Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
+{
+    Plan *p = plan_found(o, entry, nentry);
+    const char *wrong = o->recompute
+        ? recompute_read(o->arena, o->recompute, p) : NULL;
+    if (wrong)
+        usage("--%s", wrong);
+    if (p->recompute == RECOMPUTE_AUTO && !p->bytes)
+        p->bytes = cluster_read(o->home, o->cluster, o->arena)->memory;
+    return p;
 }
 
 static const Graph *current;              /* for dpc-crash.ir */

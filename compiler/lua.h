@@ -10,8 +10,6 @@ typedef struct ModelOptions {
     const char *const *define;            /* -D: "name=value" */
     int ndefine;
     const char *config;                   /* a JSON file, for dpc.config */
-    const char *dump;                     /* named values that become outs
-                                             "dump.NAME"; NULL: none */
     int64_t memory;                       /* bytes Lua may hold; 0: 512 MiB */
     double instructions;                  /* that Lua may run; 0: 2e9 */
 } ModelOptions;
@@ -60,6 +58,9 @@ Plan *plan_partition(const PlanOptions *, Graph *const *entry, int nentry,
 /* Read what plan_print wrote: `mesh`, `leaf`, `bucket`, `compute`. */
 Plan *plan_read(const PlanOptions *, Graph *const *entry, int nentry, Arena *);
 void plan_print(const Plan *, FILE *);
+/* Its word "recompute", read from text: NULL, or what is wrong; and as text. */
+const char *recompute_read(Arena *, const char *word, Plan *);
+const char *recompute_word(Arena *, const Plan *);
 int plan_ranks(const Plan *);             /* processes that it wants */
 
 /* A cluster file: a path, the name of one of HOME/models/clusters, or such

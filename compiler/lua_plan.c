@@ -337,10 +337,20 @@ static int word_read(lua_State *L, const Planning *p, int i, const char *key,
     return k;
 }
 
+static void word_recompute(lua_State *L, Planning *p, int i)
+{
+    int t = lua_getfield(L, i, "recompute");
+    const char *wrong = t == LUA_TNIL ? NULL
+        : recompute_read(front_of(L)->a, text_at(L, -1), p->plan);
+    if (wrong)
+        fail_at(L, p->loc, "%s", wrong);
+    lua_pop(L, 1);
+}
+
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "value", "bucket",
-        "compute", "reduce", "gather", "exact" };
+        "compute", "reduce", "gather", "exact", "recompute" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -351,7 +361,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
-                    near ? near : "gather, exact");
+                    near ? near : "gather, exact, recompute");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -374,6 +384,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
                 luaL_tolstring(L, -1, NULL));
     p->plan->exact = lua_toboolean(L, -1);
     lua_pop(L, 3);
+    word_recompute(L, p, i);
 }
 
 Split split_thin(Split s, const int *to)
@@ -401,6 +412,22 @@ static void mesh_thin(Plan *plan)
     plan->mesh = m;
 }
 
+/* A partitioner that says nothing about it leaves it to -P recompute=. */
+static void recompute_ask(lua_State *L)
+{
+    if (!lua_istable(L, -1))
+        return;
+    if (lua_getfield(L, -1, "recompute") == LUA_TNIL) {
+        lua_pushcfunction(L, option_ask);
+        lua_pushstring(L, "recompute");
+        lua_pushstring(L, "selective");
+        lua_pushstring(L, "what backward makes again");
+        lua_call(L, 3, 1);
+        lua_setfield(L, -3, "recompute");
+    }
+    lua_pop(L, 1);
+}
+
 /* stack: Planning, chunk */
 static int plan_run(lua_State *L)
 {
@@ -410,6 +437,7 @@ static int plan_run(lua_State *L)
         blame(L, p, 2);
         view_push(L, p);
         lua_call(L, 1, 1);
+        recompute_ask(L);
     }
     if (!lua_istable(L, 2))
         fail_at(L, p->loc, "the %s returns %s; a table {mesh, leaf} is wanted",
@@ -487,6 +515,7 @@ void split_print(const Mesh *m, Split s, FILE *out)
 
 void plan_print(const Plan *p, FILE *out)
 {
+    Arena *a = arena_new();
     fprintf(out, "return {\n    mesh = {");
     for (int i = 0; i < p->mesh.naxis; i++)
         fprintf(out, "%s{\"%s\", %d%s%s%s}", i ? ", " : "",
@@ -501,6 +530,8 @@ void plan_print(const Plan *p, FILE *out)
         fprintf(out, "    reduce = \"%s\",\n", reduces[p->reduce]);
     if (p->gather)
         fprintf(out, "    gather = \"%s\",\n", gathers[p->gather]);
+    fprintf(out, "    recompute = \"%s\",\n", recompute_word(a, p));
+    arena_free(a);
     fputs(p->exact ? "    exact = true,\n" : "", out);
     values_print(p, out);
     fputs("    -- leaves that are not here are whole\n    leaf = {\n", out);

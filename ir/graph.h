@@ -97,6 +97,8 @@ typedef struct Node {
     const char *scope;                    /* "blocks.17.attn.to_q"; "" none */
     /* labels */
     Ref again;                            /* clone of that node; NONE */
+    int moment;                           /* clones that are made at one time,
+                                             apart from others, have one; 0 */
     Segment segment;
     Axes loop;                            /* time axes along which it runs */
     int stage;                            /* EVERY by default */

@@ -226,6 +226,8 @@ static void labels(Str *s, const Graph *g, const Node *n)
         str_add(s, " stream=%d", n->stream);
     if (n->again != NONE)
         str_add(s, " again="), node_name(s, g, n->again);
+    if (n->moment)
+        str_add(s, " moment=%d", n->moment);
     if (n->scope && *n->scope)
         str_add(s, " scope="), word(s, n->scope, true);
     if (n->loc && *n->loc)

@@ -175,6 +175,8 @@ static bool label(Parser *p, const char *key, Line *l)
         n->bucket = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(key, "stream") == 0)
         n->stream = (int)token_int(p, 0, INT_MAX);
+    else if (strcmp(key, "moment") == 0)
+        n->moment = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(key, "again") == 0)
         l->again = token_word(p, "the name of a node");
     else if (strcmp(key, "scope") == 0)
@@ -269,6 +271,7 @@ static void node_add(Parser *p, const char *name, Line *l)
     n->segment = from->segment, n->loop = from->loop, n->stage = from->stage;
     n->layout = from->layout, n->kernel = from->kernel;
     n->bucket = from->bucket, n->stream = from->stream;
+    n->moment = from->moment;
     n->again = NONE;
     names_add(&p->names, p->arena, g, r);
     if (l->again)

@@ -18,7 +18,7 @@ enum { GROUP = 48, SIBLINGS = 6 };
 
 /* ---- edges, seen through free nodes and views ---- */
 
-static void through(Fuse *f, Ref r, List *to, Segment reader)
+static void through(Fuse *f, Ref r, List *to, int reader)
 {
     if (fuse_free(f, r, reader)) {
         const Node *n = &f->g->node[r];
@@ -60,7 +60,7 @@ static void find_edges(Fuse *f)
         const Node *n = &g->node[r];
         if (f->kind[r] == FREE || f->kind[r] == VIEW)
             continue;
-        Segment reader = f->kind[r] == OWN ? SEG_NONE : n->segment;
+        int reader = f->kind[r] == OWN ? SEG_NONE : node_phase(n);
         for (int i = 0; i < n->nin; i++)
             if (!op_unread(n->op, i) || !fuse_free(f, n->in[i], reader))
                 through(f, n->in[i], &f->from[r], reader);
@@ -114,7 +114,7 @@ static bool alone(const Fuse *f, const Group *p)
 {
     Ref r = p->node.at[0];
     Ref from = f->large[r];
-    bool own = f->g->node[r].again != NONE
+    bool own = f->g->node[r].again != NONE && !f->g->node[r].moment
         && (from == NONE || f->g->node[from].again == NONE);
     const List *to = &f->to[r];
     for (uint32_t i = 0; i < to->n; i++)
@@ -127,6 +127,7 @@ static const char *unlike(const Fuse *f, const Group *a, const Group *b)
     const Node *x = &f->g->node[a->node.at[0]];
     const Node *y = &f->g->node[b->node.at[0]];
     return x->segment != y->segment ? "they work in different segments"
+         : x->moment != y->moment ? "they are made at different moments"
          : x->loop != y->loop ? "they run in different turns"
          : alone(f, a) || alone(f, b)
          ? "one is made when its memory wants it"
@@ -262,11 +263,14 @@ static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
     Ref q = copy_node_in(&w->c, r, in, n->nin);
     Node *m = &w->c.out->node[q];
     m->layout = n->layout;
+    if (m->again != NONE && w->c.out->node[m->again].op != m->op)
+        m->again = NONE;                  /* of the first the shape is left */
     if (group >= 0) {
         m->kernel = w->kernel[group] - 1;
-        if (fuse_free(w->f, r, reader->segment)) {
+        if (fuse_free(w->f, r, node_phase(reader))) {
             w->c.map[r] = was;
             m->segment = reader->segment, m->loop = reader->loop;
+            m->moment = reader->moment;
             m->stage = reader->stage, m->scope = reader->scope;
         }
     }
@@ -277,7 +281,7 @@ static Ref copy_mapped(Write *w, Ref r, int group, const Node *reader)
  * each group that reads it. */
 static Ref written(Write *w, Ref r, int group, const Node *reader)
 {
-    if (group < 0 || !fuse_free(w->f, r, reader->segment))
+    if (group < 0 || !fuse_free(w->f, r, node_phase(reader)))
         return w->c.map[r];
     for (Clone *c = w->clone[r]; c; c = c->next)
         if (c->group == group)

@@ -84,9 +84,14 @@ bool fuse_alone(const Fuse *, Ref);       /* the same, or of a library call */
 bool fuse_shifted(const Node *, int i);
 /* Memory orders of what kernels write: fuse_lie.c. */
 void fuse_lie(Fuse *);
-/* Is node r copied into a kernel of that segment which reads it?  SEG_NONE:
- * a reader that is no kernel. */
-bool fuse_free(const Fuse *, Ref r, Segment reader);
+/* A segment, or clones of one moment: no kernel is of two phases. */
+static inline int node_phase(const Node *n)
+{
+    return (int)n->segment + (UPDATE + 1) * n->moment;
+}
+/* Is node r copied into a kernel of that phase which reads it?  SEG_NONE: a
+ * reader that is no kernel. */
+bool fuse_free(const Fuse *, Ref r, int reader);
 /* Finds what library calls do besides products: fuse_tail.c. */
 void fuse_tails(Fuse *);
 /* Finds what later segments compute again instead of reading: fuse_again.c. */

@@ -13,7 +13,7 @@ typedef struct Small {
     int nasked;
     uint32_t cap;
     const List *group;
-    Segment segment;                      /* of the group */
+    int phase;                            /* of the group */
 } Small;
 
 static bool member(const List *l, Ref r)
@@ -58,7 +58,7 @@ static Ref place(Small *s, Ref r)
     if (f->mark[r] == f->question)
         return f->map[r];
     f->mark[r] = f->question;
-    if (member(s->group, r) || fuse_free(f, r, s->segment))
+    if (member(s->group, r) || fuse_free(f, r, s->phase))
         return f->map[r] = copy(s, r);
     Node n = f->g->node[r];
     n.op = OP_input;
@@ -177,7 +177,7 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
     ArenaMark m = arena_mark(a);
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
     Small s = { .f = f, .arena = a, .g = &g, .group = group,
-                .segment = f->g->node[group->at[0]].segment };
+                .phase = node_phase(&f->g->node[group->at[0]]) };
     f->question++;
     for (uint32_t i = 0; i < group->n; i++)
         place(&s, group->at[i]);

@@ -158,11 +158,11 @@ static bool settle(Fuse *f)
     return moved;
 }
 
-bool fuse_free(const Fuse *f, Ref r, Segment reader)
+bool fuse_free(const Fuse *f, Ref r, int reader)
 {
     return f->kind[r] == FREE || f->kind[r] == VIEW
         || (f->again[r] && reader != SEG_NONE
-            && f->g->node[r].segment != reader);
+            && node_phase(&f->g->node[r]) != reader);
 }
 
 

@@ -44,6 +44,7 @@ static bool belongs(const Graph *g, Ref p, Ref r)
     const Node *n = &g->node[p], *m = &g->node[r];
     return m->op == OP_cast && m->type.dtype == BF16 && m->loop == n->loop
         && m->stage == n->stage && !is_kept(g, p) && !is_kept(g, r)
+        && m->moment == n->moment
         && (m->segment == n->segment || m->segment == UPDATE);
 }
 

@@ -29,6 +29,13 @@ typedef enum GatherWhen { GATHER_STEP, GATHER_BATCH, GATHER_USE } GatherWhen;
  * in each turn: then a part is what they add to. */
 typedef enum ReduceWhen { REDUCE_LATE, REDUCE_EACH } ReduceWhen;
 
+typedef enum Recompute {                  /* what backward makes again: */
+    RECOMPUTE_SELECTIVE,                  /* what costs next to nothing */
+    RECOMPUTE_NONE,                       /* nothing by a launch of its own */
+    RECOMPUTE_FULL,                       /* whatever lowers the peak */
+    RECOMPUTE_AUTO                        /* what a limit of bytes asks for */
+} Recompute;
+
 typedef struct Plan {
     Mesh mesh;
     LeafPlan *leaf;                       /* in the order of the plan */
@@ -42,6 +49,8 @@ typedef struct Plan {
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the
                                              same bits on any number of ranks */
+    Recompute recompute;
+    int64_t bytes;                        /* of AUTO: all that a rank holds */
 } Plan;
 
 typedef struct Job {

@@ -11,7 +11,7 @@
  * over operands that are there in backward, is made again there with what
  * lies between it and its readers: scores and results of attention, mostly
  * (Dao et al., "FlashAttention", 2022, section 3.1). */
-#include "passes/fuse.h"
+#include "passes/recompute_graph.h"
 
 enum { LARGE = 1 << 14 };                 /* bytes worth it */
 
@@ -214,10 +214,10 @@ static Graph *remake_products(const Graph *in, Job *j)
     return copy_end(&m.c);
 }
 
-Graph *pass_recompute(const Graph *in, Job *j)
+/* What costs next to nothing: products of few flops, and operands that are
+ * cheap chains over what waits anyway. */
+static Graph *selective(const Graph *in, Job *j)
 {
-    if (!j->target || !j->target->cost)
-        return as_it_is(in, j);
     in = remake_products(in, j);
     Fuse *f = fuse_open(in, j);
     Copy c = copy_begin(in, j);
@@ -234,4 +234,23 @@ Graph *pass_recompute(const Graph *in, Job *j)
         copy_node_in(&c, r, x, n->nin);
     }
     return copy_end(&c);
+}
+
+static bool trains(const Graph *g)
+{
+    bool late = false;
+    for (Ref r = 0; r < g->n; r++)
+        late |= g->node[r].segment == BACKWARD;
+    return late;
+}
+
+Graph *pass_recompute(const Graph *in, Job *j)
+{
+    Recompute word = j->plan ? j->plan->recompute : RECOMPUTE_SELECTIVE;
+    if (!j->target || !j->target->cost || word == RECOMPUTE_NONE)
+        return as_it_is(in, j);
+    Graph *g = selective(in, j);
+    return word == RECOMPUTE_SELECTIVE || !trains(g) ? g
+         : word == RECOMPUTE_FULL ? recompute_full(g, j)
+         : recompute_within(g, j, j->plan->bytes);
 }

@@ -65,3 +65,20 @@ run "$dpc" plan "$mlp" --ranks 2 --partitioner auto -P tp=2
 exits 2 "auto takes no option of those it tries" "auto sets the options"
 run "$dpc" compile "$mlp" --exact --partitioner zero
 exits 2 "exact stands alone" "leave --partitioner out"
+
+# What backward makes again: the plan says it, prints it and reads it back.
+attn=$models/attn.lua
+holds_of() { sed -n 's/.* \([0-9.]*\) MiB of arena.*/\1/p' log; }
+for word in none selective full; do
+    run "$dpc" compile "$attn" -D batch=64 --recompute $word -o bin
+    exits 0 "recompute=$word compiles" "a rank holds"
+    holds_of > "arena.$word"
+done
+test "$(cat arena.none)" != "$(cat arena.full)" \
+    || not_ok "full lowers the arena" "$(cat arena.none arena.full)"
+"$dpc" plan "$attn" -D batch=64 -P recompute=full -o full.lua 2> log
+run "$dpc" compile "$attn" -D batch=64 --plan full.lua -o bin
+if [ "$(holds_of)" = "$(cat arena.full)" ]; then ok "its plan is read back"
+else not_ok "its plan is read back" "$(cat full.lua)"; fi
+run "$dpc" compile "$attn" -D batch=64 --recompute auto:1MiB -o bin
+exits 3 "memory that no recompute can reach" "at the least.*1048576"

@@ -125,6 +125,7 @@ typedef struct Compile {
     const char *what;                     /* "clip.train on ddp 2 x 2, bf16" */
     Meaning last;
     uint32_t compared, crossed;           /* values; nodes on both rank axes */
+    uint32_t again;                       /* clones of blocks */
     bool values, texts;                   /* what to look at */
     char *text[64];                       /* after each pass */
     int npass;
@@ -153,6 +154,15 @@ static uint32_t crossed(const Graph *g)
     return n;
 }
 
+/* Clones that are made at moments of their own. */
+static uint32_t blocks_again(const Graph *g)
+{
+    uint32_t n = 0;
+    for (Ref r = 0; r < g->n; r++)
+        n += g->node[r].moment != 0 && g->node[r].again != NONE;
+    return n;
+}
+
 static void after_pass(void *arg, const char *pass, const Graph *before,
                        const Graph *after)
 {
@@ -168,6 +178,7 @@ static void after_pass(void *arg, const char *pass, const Graph *before,
         c->compared += now.n;
     }
     c->crossed = crossed(after);
+    c->again += strcmp(pass, "recompute") == 0 ? blocks_again(after) : 0;
     c->npass++;
 }
 
@@ -222,6 +233,9 @@ static uint32_t check_values(const Shipped *s, const Way *w, DType compute)
         assert_int_equal(c.npass, npass);
         if (w == &tensor && strcmp(m->entry[i]->entry, "train") == 0)
             assert_true(c.crossed > 10);
+        if (w->set[0] && strcmp(w->set[0], "recompute=full") == 0
+            && strcmp(m->entry[i]->entry, "train") == 0)
+            assert_true(c.again > 10);
         n += c.compared;
         arena_free(own);
     }
@@ -256,6 +270,17 @@ static void weights_split_over_ranks_change_no_value(void **state)
     for (int i = 0; i < COUNT(blocks); i++)
         n += check_values(&blocks[i], &tensor, chosen(i) ? F32 : BF16);
     assert_true(n > 1000);
+}
+
+static void blocks_made_again_change_no_value(void **state)
+{
+    (void)state;
+    static const Shipped net = { "models/dalle2/decoder.lua",
+                                 { "size=tiny", "batch=8" } };
+    static const Way full = { "ddp", 1, 1, { "recompute=full" } },
+        turns_full = { "zero", 2, 2, { "recompute=full", "gather=use" } };
+    check_values(&net, &full, BF16);
+    check_values(&net, &turns_full, F32);
 }
 
 /* ---- from the text after a pass ---- */
@@ -384,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_pass_changes_a_value),
         cmocka_unit_test(weights_split_over_ranks_change_no_value),
+        cmocka_unit_test(blocks_made_again_change_no_value),
         cmocka_unit_test(the_text_after_a_pass_makes_the_same_schedule),
         cmocka_unit_test(every_kernel_can_be_written),
         cmocka_unit_test(kernels_move_what_they_must),

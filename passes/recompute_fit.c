@@ -1,0 +1,100 @@
+/* recompute_fit.c -- what is made again, by the bytes that a binary takes.
+ *
+ * The question knows neither how kernels fuse with clones nor at which
+ * offsets values come to lie.  So its answers are tried: the passes that are
+ * left run on the graph with its clones, and the arena that they place is
+ * what counts.  The question's limit moves until that meets the real one:
+ * down while the arena is too large, up again while seconds may be saved. */
+#include "passes/recompute_graph.h"
+
+enum { TRIES = 7 };
+
+typedef struct Tried {
+    Graph *g;                             /* NULL: none yet */
+    int64_t arena;
+    double cost;
+} Tried;
+
+typedef struct Held { int64_t leaves, arena, io; } Held;
+
+/* What a rank holds for this graph, by the passes after this one. */
+static Held held_by(const Graph *g, const Job *j)
+{
+    Job mine = { .keep = arena_new(), .plan = j->plan, .target = j->target,
+                 .cluster = j->cluster };
+    Held h = { 0 };
+    const Graph *done = run_passes("layout,refold,fuse,bucket,order,memory", g,
+                                   &mine);
+    h.arena = done->sched->bytes[ARENA], h.io = done->sched->bytes[IO];
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_param || g->node[r].op == OP_state)
+            h.leaves += type_bytes(&g->mesh, &g->node[r].type);
+    arena_free(mine.keep);
+    return h;
+}
+
+static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c)
+{
+    Tried t = { .g = recompute_clone(a, g, c->keep),
+                .cost = c->answer.cost };
+    t.arena = held_by(t.g, a->job).arena;
+    return t;
+}
+
+Graph *recompute_full(Graph *g, Job *j)
+{
+    const Asked *a = recompute_ask(g, j);
+    Tried best = { g, held_by(g, j).arena, 0 };
+    Chosen c = recompute_lowest(&a->q);
+    int64_t limit = c.answer.peak;
+    for (int i = 0; i < TRIES; i++) {
+        Tried t = try_answer(a, g, &c);
+        if (t.arena < best.arena)
+            best = t;
+        limit += limit / 16;
+        c = recompute_choose(&a->q, limit);
+    }
+    return best.g;
+}
+
+/* The cheapest below so many bytes of arena, from the question's limit at
+ * which its own peak would be over by as much; g NULL: none. */
+static Tried fit(const Asked *a, const Graph *g, int64_t now, int64_t want,
+                 int64_t *least)
+{
+    Tried best = { NULL, 0, 0 };
+    double low = 0, high = (double)recompute_choose(&a->q, INT64_MAX)
+        .answer.peak;
+    double limit = high * (double)want / (double)now;
+    for (int i = 0; i < TRIES; i++) {
+        Chosen c = recompute_choose(&a->q, (int64_t)limit);
+        Tried t = try_answer(a, g, &c);
+        *least = t.arena < *least ? t.arena : *least;
+        bool fits = t.arena <= want;
+        if (fits && (!best.g || t.cost < best.cost))
+            best = t;
+        if (fits)
+            low = limit;
+        else
+            high = limit;
+        double guess = limit * (double)want / (double)t.arena;
+        limit = guess > low && guess < high && !fits ? guess
+              : low > 0 ? (low + high) / 2 : limit * 0.9;
+    }
+    return best;
+}
+
+Graph *recompute_within(Graph *g, Job *j, int64_t bytes)
+{
+    Held h = held_by(g, j);
+    int64_t want = bytes - h.leaves - h.io, least = h.arena;
+    if (h.arena <= want)
+        return g;
+    const Asked *a = recompute_ask(g, j);
+    Tried t = fit(a, g, h.arena, want > 1 ? want : 1, &least);
+    if (!t.g)
+        err_code(3, "memory", "a rank holds %lld bytes at the least, whatever "
+                 "is made again; the plan allows %lld",
+                 (long long)(least + h.leaves + h.io), (long long)bytes);
+    return t.g;
+}

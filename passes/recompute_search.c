@@ -1,0 +1,165 @@
+/* recompute_search.c -- a choice of what waits, for questions of any size.
+ *
+ * From all waiting on: of all changes of one value's fate, and of all its
+ * twins' at once, the one that takes most bytes over the limit away for each
+ * second that it adds, until none are over.  Bytes over are summed over all
+ * operations, not looked at where they are most: so a change counts that
+ * lowers one of two peaks.  Then each that is made again waits after all, the
+ * dearest first, if that still fits and saves seconds.  Twins first: repeated
+ * blocks are decided alike while that is enough, and looked at once.
+ *
+ * Small questions are then finished by branch and bound, and the seconds are
+ * compared with what no answer is below: the gap is stated. */
+#include "passes/recompute.h"
+#include <stdlib.h>
+
+enum { BRANCHES = 60000, SMALL = 24 };
+enum { WORK = 300 << 20 };                /* operations walked in all */
+enum { HALVES = 24 };                     /* steps towards the lowest limit */
+
+typedef struct Twins { uint32_t n, cap, *value; } Twins;
+
+typedef struct Search {
+    const Question *q;
+    Trial *trial;
+    int64_t limit, work;
+    bool *keep;
+    Answer now;
+    Twins *twins;                         /* by number */
+    uint32_t ntwins;
+} Search;
+
+static void flip(Search *s, const Twins *t)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (!s->q->value[t->value[i]].waits)
+            s->keep[t->value[i]] ^= true;
+}
+
+static Answer ask(Search *s)
+{
+    s->work -= s->q->n + s->q->nmoment;
+    return trial_run(s->trial, s->keep, s->limit);
+}
+
+/* Bytes over the limit, taken away, for a second; negative: not better. */
+static double gain(const Answer *now, const Answer *then)
+{
+    double less = now->excess - then->excess, more = then->cost - now->cost;
+    if (less <= 0)
+        return -1;
+    return more <= 0 ? 1e30 * (1 + less) : less / more;
+}
+
+/* The best change of one of those sets; false: none is one. */
+static bool improve(Search *s, const Twins *set, uint32_t n)
+{
+    double most = 0;
+    uint32_t best = n;
+    Answer then = s->now;
+    for (uint32_t i = 0; i < n && s->work > 0; i++) {
+        if (!set[i].n)
+            continue;
+        flip(s, &set[i]);
+        Answer a = ask(s);
+        double g = gain(&s->now, &a);
+        if (g > most)
+            most = g, best = i, then = a;
+        flip(s, &set[i]);
+    }
+    if (best == n)
+        return false;
+    flip(s, &set[best]);
+    s->now = then;
+    return true;
+}
+
+typedef struct Dear { double cost; uint32_t value; } Dear;
+
+static int dearer(const void *a, const void *b)
+{
+    const Dear *x = a, *y = b;
+    if (x->cost != y->cost)
+        return (x->cost < y->cost) - (x->cost > y->cost);
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Take back what is not needed; twins by themselves. */
+static void take_back(Search *s)
+{
+    Dear *dear = alloc(s->q->arena, (s->q->n + 1) * sizeof *dear);
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < s->q->n; v++)
+        if (!s->keep[v])
+            dear[n++] = (Dear){ s->q->value[v].cost, v };
+    qsort(dear, n, sizeof *dear, dearer);
+    for (uint32_t i = 0; i < n && s->work > 0; i++) {
+        s->keep[dear[i].value] = true;
+        Answer a = ask(s);
+        if (a.excess <= s->now.excess && a.cost < s->now.cost)
+            s->now = a;
+        else
+            s->keep[dear[i].value] = false;
+    }
+}
+
+static void find_twins(Search *s)
+{
+    const Question *q = s->q;
+    for (uint32_t v = 0; v < q->n; v++)
+        if (q->value[v].twin >= s->ntwins)
+            s->ntwins = q->value[v].twin + 1;
+    s->twins = alloc(q->arena, (s->ntwins + q->n + 1) * sizeof *s->twins);
+    for (uint32_t v = 0; v < q->n; v++) {
+        Twins *t = &s->twins[q->value[v].twin], *one;
+        GROW(q->arena, t->value, t->n, t->cap);
+        t->value[t->n++] = v;
+        one = &s->twins[s->ntwins + v];
+        GROW(q->arena, one->value, one->n, one->cap);
+        one->value[one->n++] = v;
+    }
+}
+
+static Search search_new(const Question *q, int64_t limit)
+{
+    Search s = { .q = q, .limit = limit, .work = WORK };
+    s.trial = trial_new(q);
+    s.keep = alloc(q->arena, q->n + 1);
+    memset(s.keep, 1, q->n);
+    find_twins(&s);
+    s.now = ask(&s);
+    return s;
+}
+
+Chosen recompute_choose(const Question *q, int64_t limit)
+{
+    Search s = search_new(q, limit);
+    const Twins *one = s.twins + s.ntwins;
+    while (s.now.excess > 0 && improve(&s, s.twins, s.ntwins))
+        ;
+    while (s.now.excess > 0 && improve(&s, one, q->n))
+        ;
+    take_back(&s);
+    Chosen c = { .keep = s.keep, .answer = s.now,
+                 .fits = s.now.peak <= limit };
+    if (q->n <= SMALL)
+        recompute_exact(q, limit, &c, BRANCHES);
+    if (!c.exact)
+        c.least = recompute_least(q, limit);
+    return c;
+}
+
+Chosen recompute_lowest(const Question *q)
+{
+    Chosen best = recompute_choose(q, INT64_MAX);
+    int64_t low = 0, high = best.answer.peak;
+    for (int i = 0; i < HALVES && low + 1 < high; i++) {
+        int64_t limit = low + (high - low) / 2;
+        Chosen c = recompute_choose(q, limit);
+        if (c.fits)
+            best = c, high = c.answer.peak;
+        else
+            low = limit;
+    }
+    return best;
+}
