@@ -9,7 +9,8 @@ static void rates_print(const Rates *r, const char *indent, FILE *f)
         { "f32", r->flops[F32] }, { "bf16", r->flops[BF16] },
         { "conv_f32", r->conv[F32] }, { "conv_bf16", r->conv[BF16] },
         { "work", r->work }, { "bandwidth", r->bandwidth },
-        { "launch", r->launch } };
+        { "launch", r->launch },
+        { "step", r->step } };
     fprintf(f, "%s{ ", indent);
     if (r->threads)
         fprintf(f, "threads = %d, ", r->threads);
@@ -68,6 +69,20 @@ static int cluster_show(const Options *o)
     return 0;
 }
 
+static int cluster_measure(const Options *o)
+{
+    const Cluster *c = cluster_probe(o);
+    FILE *f = o->output ? fopen(o->output, "w") : stdout;
+    if (!f)
+        err_code(5, o->output, "cannot be written: %s", strerror(errno));
+    fprintf(f, "-- Measured by `dpc cluster probe`; docs/plans.md says what the "
+            "words mean.\n");
+    cluster_print(c, f);
+    if (o->output && (ferror(f) | fclose(f)))
+        err_code(5, o->output, "cannot be written: %s", strerror(errno));
+    return 0;
+}
+
 int cmd_cluster(const Options *o)
 {
     const char *what = o->file[0];
@@ -75,5 +90,7 @@ int cmd_cluster(const Options *o)
         return cluster_list(o);
     if (strcmp(what, "show") == 0)
         return cluster_show(o);
-    usage("cluster: \"%s\" is not one of list|show", what);
+    if (strcmp(what, "probe") == 0)
+        return cluster_measure(o);
+    usage("cluster: \"%s\" is not one of list|show|probe", what);
 }

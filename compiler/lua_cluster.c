@@ -1,8 +1,8 @@
 /* lua_cluster.c -- cluster files: what one rank has, and what is between.
  *
  * return { name, target, march, cores, memory, peak = { f32, bf16 },
- * rates = { threads, f32, bf16, conv_f32, conv_bf16, work, bandwidth, launch }
- * or a list of such, by threads, levels = { { name, fanout, bandwidth,
+ * rates = { threads, f32, bf16, conv_f32, conv_bf16, work, bandwidth, launch,
+ * step } or a list of such, by threads, levels = { { name, fanout, bandwidth,
  * latency }, ... } }, inner level first; bytes, flops or bytes a second,
  * seconds.  cores and memory that are absent are asked of this machine, rates
  * of the target.  --cluster 16x8xNAME: eight ranks a node, sixteen nodes. */
@@ -118,7 +118,7 @@ static void keys_check(lua_State *L, const char *const *known, int n)
 static Rates rates_one(lua_State *L)
 {
     static const char *const known[] = { "threads", "f32", "bf16", "conv_f32",
-        "conv_bf16", "work", "bandwidth", "launch" };
+        "conv_bf16", "work", "bandwidth", "launch", "step" };
     keys_check(L, known, COUNT(known));
     return (Rates){
         .threads = whole_at(L, "threads", CORES_MOST),
@@ -126,7 +126,7 @@ static Rates rates_one(lua_State *L)
         .conv = { [F32] = rate_at(L, "conv_f32"),
                   [BF16] = rate_at(L, "conv_bf16") },
         .work = rate_at(L, "work"), .bandwidth = rate_at(L, "bandwidth"),
-        .launch = seconds_at(L, "launch"),
+        .launch = seconds_at(L, "launch"), .step = seconds_at(L, "step"),
     };
 }
 

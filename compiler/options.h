@@ -71,6 +71,7 @@ int cmd_eval_cases(const Options *);       /* dpc eval --cases */
 void model_compile(const Options *, const Model *);       /* cmd_compile.c */
 
 void cluster_print(const Cluster *, FILE *);   /* cmd_cluster.c: as a file */
+Cluster *cluster_probe(const Options *);       /* cluster_probe.c */
 
 /* driver.c: what the commands that read a model share. */
 Model *model_open(const Options *);

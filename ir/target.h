@@ -21,7 +21,8 @@ typedef struct Rates {
     double flops[NDTYPE], conv[NDTYPE];   /* of products, of convolutions; */
     double work;                          /* of loop nests: formulas */
     double bandwidth;                     /* bytes of memory, both ways */
-    double launch;                        /* seconds a kernel costs to start */
+    double launch, step;                  /* seconds a kernel costs to start;
+                                             a step beside its launches */
 } Rates;
 
 typedef struct Cluster {

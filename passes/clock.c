@@ -25,7 +25,7 @@ static double transfer(const Graph *g, const Launch *l, const Cluster *c)
     return s;
 }
 
-static double bytes(const Graph *g, const Launch *l)
+static double operand_bytes(const Graph *g, const Launch *l)
 {
     double n = 0;
     for (int i = 0; i < l->n; i++) {
@@ -39,57 +39,88 @@ static double bytes(const Graph *g, const Launch *l)
     return n;
 }
 
+static const Graph *sorted;               /* of by_kernel */
+
+static int by_kernel(const void *a, const void *b)
+{
+    Ref x = *(const Ref *)a, y = *(const Ref *)b;
+    int k = sorted->node[x].kernel, l = sorted->node[y].kernel;
+    return k != l ? (k > l) - (k < l) : (x > y) - (x < y);
+}
+
+/* All kernels of a bucket, one after the other. */
+static void nests_load(const Graph *g, const Launch *l, const Target *t,
+                       const uint32_t *uses, Amount *a)
+{
+    Arena *room = arena_new();
+    Ref *node = alloc(room, (size_t)l->n * sizeof *node);
+    memcpy(node, l->node, (size_t)l->n * sizeof *node);
+    sorted = g;
+    qsort(node, (size_t)l->n, sizeof *node, by_kernel);
+    a->bytes = a->flops = 0;
+    for (int i = 0, end; i < l->n; i = end) {
+        double bytes, work;
+        for (end = i; end < l->n && g->node[node[end]].kernel
+             == g->node[node[i]].kernel; end++)
+            ;
+        t->load(g, node + i, end - i, uses, &bytes, &work);
+        a->bytes += bytes, a->flops += work;
+    }
+    arena_free(room);
+}
+
+Amount launch_amount(const Graph *g, const Launch *l, const Target *t,
+                     const uint32_t *uses)
+{
+    Amount a = { .kind = launch_communicates(g, l) ? TRANSFERS : OTHERS };
+    if (a.kind == TRANSFERS)
+        return a;
+    a.bytes = operand_bytes(g, l);
+    for (int i = 0; i < l->n; i++) {
+        const Node *n = &g->node[l->node[i]];
+        bool conv = ops[n->op].family == FAMILY_conv;
+        a.flops += node_flops(g, l->node[i]);
+        if (n->op != OP_dot && !conv)
+            continue;
+        a.kind = conv ? CONVS : PRODUCTS;
+        a.dtype = g->node[n->in[0]].type.dtype;
+    }
+    if (a.kind == OTHERS && uses && g->node[l->node[0]].kernel >= 0) {
+        a.kind = NESTS;
+        nests_load(g, l, t, uses, &a);
+    }
+    return a;
+}
+
 static double given(double of_cluster, double of_target)
 {
     return of_cluster > 0 ? of_cluster : of_target;
 }
 
-/* A product or a convolution, in what it computes with. */
-static double library_rate(const Graph *g, const Node *n, const Rates *c,
-                           const Target *t)
+double amount_seconds(const Amount *a, const Rates *c, const Target *t)
 {
-    DType d = g->node[n->in[0]].type.dtype;
-    if (ops[n->op].family == FAMILY_conv && c->conv[d] > 0)
-        return c->conv[d];
-    return given(c->flops[d], t->flops[d]);
+    double rate = given(c->flops[a->dtype], t->flops[a->dtype]);
+    if (a->kind == CONVS)
+        rate = given(c->conv[a->dtype], rate);
+    if (a->kind == NESTS)
+        rate = given(c->work, rate);
+    double move = a->bytes / given(c->bandwidth, t->bandwidth);
+    double work = rate > 0 ? a->flops / rate : 0;
+    return given(c->launch, t->launch) + (move > work ? move : work);
 }
 
-/* Of a loop nest as the target describes it, where its speed was measured. */
-static double nest_seconds(const Graph *g, const Launch *l, const Rates *c,
-                           const Target *t, const uint32_t *uses)
-{
-    double move, work;
-    t->load(g, l->node, l->n, uses, &move, &work);
-    move /= given(c->bandwidth, t->bandwidth), work /= c->work;
-    return move > work ? move : work;
-}
-
+/* Loop nests are described anew, by `uses`, where their speed is known. */
 static double launch_takes(const Graph *g, const Launch *l, const Job *j,
                            const uint32_t *uses)
 {
     static const Rates none;
-    const Target *t = j->target;
     const Rates *c = j->cluster ? &j->cluster->rates : &none;
     if (launch_communicates(g, l))
         return transfer(g, l, j->cluster);
-    if (!t || t->bandwidth <= 0)
+    if (!j->target || j->target->bandwidth <= 0)
         return 0;
-    double flops = 0, rate = given(c->flops[F32], t->flops[F32]);
-    double move = bytes(g, l) / given(c->bandwidth, t->bandwidth);
-    bool library = false;
-    for (int i = 0; i < l->n; i++) {
-        const Node *n = &g->node[l->node[i]];
-        flops += node_flops(g, l->node[i]);
-        if (n->op != OP_dot && ops[n->op].family != FAMILY_conv)
-            continue;
-        rate = library_rate(g, n, c, t);
-        library = true;
-    }
-    double launch = given(c->launch, t->launch);
-    if (!library && uses && c->work > 0 && g->node[l->node[0]].kernel >= 0)
-        return launch + nest_seconds(g, l, c, t, uses);
-    double work = rate > 0 ? flops / rate : 0;
-    return launch + (move > work ? move : work);
+    Amount a = launch_amount(g, l, j->target, c->work > 0 ? uses : NULL);
+    return amount_seconds(&a, c, j->target);
 }
 
 double launch_seconds(const Graph *g, const Launch *l, const Job *j)
@@ -145,6 +176,7 @@ Spent clock_spent(const Graph *g, const Job *j, double *takes)
             done[q->event] = *at;
     }
     all.step = now[0] > now[1] ? now[0] : now[1];
+    all.step += j->cluster ? j->cluster->rates.step : 0;
     return all;
 }
 

@@ -9,6 +9,17 @@ bool launch_communicates(const Graph *, const Launch *);
 /* Bytes that a rank sends for a member of such a launch; its seconds. */
 double transfer_bytes(const Graph *, Ref);
 double transfer_seconds(const Graph *, Ref, const Cluster *);
+/* What a launch that computes has to do: flops and bytes of its operands; of a
+ * loop nest, where `uses` of graph_uses are given, those of its loops. */
+typedef enum AmountKind { OTHERS, PRODUCTS, CONVS, NESTS, TRANSFERS } AmountKind;
+typedef struct Amount {
+    AmountKind kind;
+    DType dtype;                          /* that it computes with */
+    double flops, bytes;
+} Amount;
+Amount launch_amount(const Graph *, const Launch *, const Target *,
+                     const uint32_t *uses);
+double amount_seconds(const Amount *, const Rates *, const Target *);
 /* Seconds of a launch, once; 0 where the job names no target or cluster. */
 double launch_seconds(const Graph *, const Launch *, const Job *);
 /* Of each step of g's order, the streams running side by side. */
