@@ -72,7 +72,7 @@ typedef struct DpcRt {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t bell;                  /* work came, or an event is set */
-    bool has_thread, quit;
+    bool has_thread, quit, serial;        /* serial: no stream beside */
     uint32_t asked, answered;             /* jobs */
     DpcCall *call;                        /* job: NULL: walk `program` */
     void *call_arg;

@@ -10,6 +10,8 @@
 #include "runtime/rt.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { LOOKS = 64 };
 
@@ -100,6 +102,8 @@ DpcStatus dpc_stream_open(DpcRt *rt)
     bool both = rt->comm->size > 1;
     for (uint32_t i = 0; i < rt->unit->nprogram; i++)
         both |= rt->walk[i].both;
+    const char *serial = getenv("DPC_SERIAL");
+    rt->serial = serial && *serial && strcmp(serial, "0");
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->bell, NULL);
     if (!both)
@@ -172,6 +176,18 @@ static DpcStatus run_both(DpcRt *rt, uint32_t program, uint64_t step)
     return other;
 }
 
+/* One step after the other, in the order of the list: to see what the streams
+ * gain. */
+static DpcStatus run_serial(DpcRt *rt, uint32_t program, uint64_t step)
+{
+    DpcStatus s = DPC_OK;
+    for (uint32_t k = 0; !s && k < rt->unit->program[program].nstep; k++)
+        s = dpc_walk_alone(rt, program, k, step);
+    if (s)
+        rt->comm->ops->abort(rt->comm, dpc_exit_code(s));
+    return s;
+}
+
 DpcStatus dpc_rt_run(DpcRt *rt, uint32_t program, uint64_t step)
 {
     double t = dpc_now();
@@ -181,7 +197,9 @@ DpcStatus dpc_rt_run(DpcRt *rt, uint32_t program, uint64_t step)
     atomic_store(&rt->mark->program, rt->number[program]);
     atomic_store(&rt->mark->step, step);
     atomic_store(&rt->mark->state, DPC_MARK_RUNS);
-    if (rt->walk[program].both)
+    if (rt->serial)
+        s = run_serial(rt, program, step);
+    else if (rt->walk[program].both)
         s = run_both(rt, program, step);
     else
         s = dpc_walk_stream(rt, program, 0, rt->round, step);
