@@ -35,7 +35,8 @@ typedef enum WantKind {
     WANT_COUNT,                           /* of parameters */
     WANT_SUM, WANT_ABS,                   /* over elements; mean of |x| */
     WANT_ELEMENT,                         /* at `index`; -1: the last */
-    WANT_LOSS, WANT_NORM                  /* a scalar */
+    WANT_LOSS, WANT_NORM,                 /* a scalar */
+    WANT_DUMP                             /* a whole tensor, nothing of it */
 } WantKind;
 
 /* One number that a case expects. */

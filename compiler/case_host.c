@@ -286,9 +286,7 @@ static Whole output_read(const Host *h, uint32_t i)
     int64_t n = npy_count(&x);
     double *to = alloc(h->a, (size_t)(n + 1) * sizeof *to);
     for (int64_t k = 0; k < n; k++)
-        to[k] = x.kind == NPY_I32 ? ((int32_t *)x.data)[k]
-              : x.kind == NPY_U8 ? ((uint8_t *)x.data)[k]
-              : ((float *)x.data)[k];
+        to[k] = npy_get(&x, k);
     return (Whole){ to, n };
 }
 

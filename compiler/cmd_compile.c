@@ -172,14 +172,19 @@ static void report_print(const Options *o, const UnitOptions *u,
 }
 
 /* What a step sends, and how much of that nothing hides, by the clock. */
-static void traffic_print(const Graph *g, const Job *j)
+static void traffic_print(Graph *const *role, int n, const Job *j)
 {
-    Spent s = schedule_spent(g, j);
-    if (s.communicate > 0)
-        fprintf(stderr, "dpc: %s: a rank sends %.2f MB in %.2f ms and computes "
-                "%.2f ms, both in %.2f ms: %.2f ms exposed\n", g->entry,
-                1e-6 * s.bytes, 1e3 * s.communicate, 1e3 * s.compute,
-                1e3 * s.step, 1e3 * (s.step - s.compute));
+    const Timeline *t = roles_timed(role, n, j);
+    for (int i = 0; i < n; i++) {
+        const Spent *s = &t[i].spent;
+        if (s->communicate > 0)
+            fprintf(stderr, "dpc: %s: a rank%s sends %.2f MB in %.2f ms and "
+                    "computes %.2f ms, both in %.2f ms: %.2f ms exposed\n",
+                    role[i]->entry,
+                    n > 1 ? fmt(j->keep, " of role %d", i) : "",
+                    1e-6 * s->bytes, 1e3 * s->communicate, 1e3 * s->compute,
+                    1e3 * s->step, 1e3 * spent_exposed(s));
+    }
 }
 
 /* The schedule has one role: what the runtime would refuse is told here. */
@@ -268,9 +273,9 @@ static Graph **entries_run(const Options *o, const Model *m, Job *j,
         if (emit & EMIT_GRAPH)
             graph_write(o, m, m->entry[i], "graph");
         Graph **role = run_roles(m->entry[i], j, &roles);
+        if (o->verbose)
+            traffic_print(role, roles, j);
         for (int k = 0; k < roles; k++) {
-            if (o->verbose)
-                traffic_print(role[k], j);
             if (emit & EMIT_SCHEDULE)
                 graph_write(o, m, role[k], "schedule");
             done[(*ndone)++] = role[k];

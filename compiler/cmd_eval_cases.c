@@ -1,6 +1,7 @@
 /* cmd_eval_cases.c -- dpc eval --cases: parts of models against numbers of
  * the originals. */
 #include "compiler/case_host.h"
+#include "compiler/dump.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -75,6 +76,8 @@ static bool compare_eval(Tally *t, const Case *c, const Whole *got)
     bool same = true;
     for (uint32_t i = 0; i < c->nwant; i++) {
         const Want *w = &c->want[i];
+        if (w->kind == WANT_DUMP)
+            continue;
         Shown s = { w->text, want_measure(w, &got[i]), w->value,
                     real_within(w, &got[i]) };
         same &= show(t, c, "eval", &s);
@@ -120,7 +123,7 @@ static bool compare_whole(Tally *t, const Case *c, const char *on,
 {
     bool same = true;
     for (uint32_t i = 0; i < c->nwant; i++) {
-        if (!first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
+        if (c->want[i].kind == WANT_DUMP || !first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
             continue;
         Shown s = { fmt(t->o->arena, "%s: relative L2", c->want[i].of),
                     distance(&got[i], &exact[i]), 0, within };
@@ -137,12 +140,35 @@ static bool compare_f32(Tally *t, const Case *c, const Whole *got,
         const Want *w = &c->want[i];
         Shown s = { w->text, want_measure(w, &got[i]), w->value,
                     f32_within(w, &exact[i]) };
-        same &= w->kind == WANT_COUNT || show(t, c, "host", &s);
+        same &= w->kind == WANT_COUNT || w->kind == WANT_DUMP ||
+                show(t, c, "host", &s);
     }
     return same;
 }
 
 /* ---- one case ---- */
+
+/* The node that each want is read off: a copy, since compiling changes g. */
+static Node *nodes_wanted(const Case *c, const Graph *g, Arena *a)
+{
+    Node *node = alloc(a, (c->nwant + 1) * sizeof *node);
+    for (uint32_t i = 0; i < c->nwant; i++)
+        for (uint32_t k = 0; k < g->nout; k++)
+            if (strcmp(g->out[k].name, c->want[i].of) == 0)
+                node[i] = g->node[g->out[k].ref];
+    return node;
+}
+
+/* What --dump names, of the evaluator or of the binary. */
+static void values_dump(const Options *o, const Case *c, const Node *node,
+                        const Whole *got)
+{
+    Dump d = dump_open(o);
+    for (uint32_t i = 0; i < c->nwant; i++)
+        if (c->want[i].kind == WANT_DUMP)
+            dump_write(&d, dump_name(c->want[i].of), &node[i], got[i].at);
+    dump_close(&d);
+}
 
 typedef struct Attempt {
     Case *c;
@@ -160,10 +186,11 @@ static void attempt(Attempt *at)
     Graph *init;
     ModelOptions m = { .home = o->home, .define = o->define.at,
                        .ndefine = o->define.n, .memory = o->lua_memory << 20,
-                       .instructions = o->lua_limit };
+                       .instructions = o->lua_limit, .dump = o->dump };
     bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
     Graph *g = case_trace(c, at->file, &m, &init, a);
-    Whole *exact = case_evaluate(c, g, init, a), *got;
+    const Node *node = nodes_wanted(c, g, a);
+    Whole *exact = case_evaluate(c, g, init, a), *got = exact;
     at->same = compare_eval(at->t, c, exact);
     if (o->host) {
         got = case_on_host(o, c, g, init, a);
@@ -171,6 +198,8 @@ static void attempt(Attempt *at)
                                          exact)
                          : compare_f32(at->t, c, got, exact);
     }
+    if (o->dump)
+        values_dump(o, c, node, got);
     arena_free(a);
 }
 
@@ -284,6 +313,8 @@ int cmd_eval_cases(const Options *o)
     CaseFile *file = case_read(o->cases, &m, o->arena);
     Tally t = { .o = o };
     names_check(o, file);
+    if (o->dump && o->only.n != 1 && file->n != 1)
+        usage("--dump: of which case? name one by --case");
     if (o->json)
         printf("{\"values\": [");
     for (uint32_t i = 0; i < file->n; i++)

@@ -1,5 +1,5 @@
 /* cmd_opt.c -- dpc opt and dpc eval: graphs in text form, and their meaning. */
-#include "compiler/options.h"
+#include "compiler/dump.h"
 #include "ir/eval.h"
 #include "ir/text.h"
 #include <math.h>
@@ -124,12 +124,44 @@ static void eval_entry(const Options *o, const Graph *g)
     else if (g->entry)
         printf("entry %s\n", g->entry);
     for (uint32_t i = 0; i < g->nout; i++)
-        line(&l, "return", g->out[i].name, g->out[i].ref);
+        if (!dump_name(g->out[i].name))
+            line(&l, "return", g->out[i].name, g->out[i].ref);
     for (uint32_t i = 0; i < g->nset; i++)
         line(&l, "set", g->node[g->set[i].leaf].name, g->set[i].value);
     if (o->json)
         printf("]}\n");
     eval_free(l.e);
+}
+
+/* What --dump names, of the entry that has such. */
+static void eval_dump(const Options *o, const Graph *g)
+{
+    static bool again;
+    if (o->field)
+        usage("--dump and --field exclude each other");
+    if (again)
+        usage("--dump: more than one entry has such a value; name one by "
+              "--entry");
+    again = true;
+    Eval *e = eval_new(g, REAL, (uint64_t)o->seed, 0);
+    Dump d = dump_open(o);
+    eval_run(e);
+    for (uint32_t i = 0; i < g->nout; i++) {
+        const char *name = dump_name(g->out[i].name);
+        if (name)
+            dump_write(&d, name, &g->node[g->out[i].ref],
+                       (const double *)eval_get(e, g->out[i].ref));
+    }
+    dump_close(&d);
+    eval_free(e);
+}
+
+static bool has_dump(const Graph *g)
+{
+    for (uint32_t i = 0; i < g->nout; i++)
+        if (dump_name(g->out[i].name))
+            return true;
+    return false;
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -180,7 +212,10 @@ int cmd_eval(const Options *o)
         if (o->entry && (!entry[i]->entry ||
                          strcmp(entry[i]->entry, o->entry) != 0))
             continue;
-        eval_entry(o, prepare(o, entry, n, i));
+        const Graph *g = prepare(o, entry, n, i);
+        eval_entry(o, g);
+        if (has_dump(g))
+            eval_dump(o, g);
         shown++;
     }
     if (!shown)

@@ -1,37 +1,39 @@
 /* cmd_sim.c -- dpc sim: a step that nobody runs.
  *
- * The schedule that all passes made is walked by the clock: each launch takes
- * what the target says on this cluster, each transfer what the link does, and
- * a step begins when its stream is free and what it waits for is over.
- * --trace writes the timeline for chrome://tracing or ui.perfetto.dev: one
- * row a stream, and the bytes of the arena that live (Trace Event Format). */
+ * The schedules that all passes made are walked by the clock: each launch
+ * takes what the target says on this cluster, each transfer what the link
+ * does, a step begins when its stream is free and what it waits for is over,
+ * and a hop when both of its roles are there.  --trace writes the timeline for
+ * chrome://tracing or ui.perfetto.dev: a process a role, one row a stream, and
+ * the bytes of the arena that live (Trace Event Format). */
 #include "compiler/planning.h"
 #include <errno.h>
 #include <stdlib.h>
 
-typedef struct Timeline {
-    const Graph *g;
-    double *begin, *end;                  /* by step, seconds */
+typedef struct Trace {
+    const Timeline *role;
+    int number;
     FILE *out;
     bool first;
-} Timeline;
+} Trace;
 
-static void event_open(Timeline *t, const char *kind)
+static void event_open(Trace *t, const char *kind)
 {
-    fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": 0", t->first ? "" : ",\n",
-            kind);
+    fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": %d", t->first ? "" : ",\n",
+            kind, t->number);
     t->first = false;
 }
 
-static void step_print(Timeline *t, uint32_t k)
+static void step_print(Trace *t, uint32_t k)
 {
-    const Graph *g = t->g;
+    const Graph *g = t->role->g;
     const Step *q = &g->sched->step[k];
     const Launch *l = &g->sched->launch[q->launch];
     const Node *n = &g->node[l->node[l->n - 1]];
+    double begin = t->role->begin[k], end = t->role->end[k];
     event_open(t, "X");
     fprintf(t->out, ", \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
-            q->stream, 1e6 * t->begin[k], 1e6 * (t->end[k] - t->begin[k]));
+            q->stream, 1e6 * begin, 1e6 * (end - begin));
     json_quote(t->out, fmt(g->arena, "%s %s", ops[n->op].name, n->name));
     fprintf(t->out, ", \"args\": {\"turn\": %d, \"nodes\": %d, \"loc\": ",
             q->turn, l->n);
@@ -55,52 +57,105 @@ static int64_t *bytes_alive(const Graph *g, Arena *a)
     return at;
 }
 
-static void memory_print(Timeline *t, uint32_t k, int64_t bytes)
+static void memory_print(Trace *t, uint32_t k, int64_t bytes)
 {
     event_open(t, "C");
     fprintf(t->out, ", \"ts\": %.3f, \"name\": \"arena\", \"args\": "
-            "{\"bytes\": %lld}}", 1e6 * t->begin[k], (long long)bytes);
+            "{\"bytes\": %lld}}", 1e6 * t->role->begin[k], (long long)bytes);
 }
 
-static void trace_write(const Options *o, const Graph *g, Job *j)
+static void role_print(Trace *t, Arena *a)
 {
-    uint32_t n = g->sched->nstep;
-    j->scratch = arena_new();
-    Timeline t = { .g = g, .out = fopen(o->trace, "w"), .first = true };
+    const Graph *g = t->role->g;
+    int64_t *alive = bytes_alive(g, a);
+    event_open(t, "M");
+    fprintf(t->out, ", \"name\": \"process_name\", \"args\": {\"name\": "
+            "\"role %d\"}}", t->number);
+    for (uint32_t k = 0; k < g->sched->nstep; k++) {
+        step_print(t, k);
+        if (g->sched->step[k].stream == 0)
+            memory_print(t, k, alive[k]);
+    }
+}
+
+static void trace_write(const Options *o, const Timeline *role, int n,
+                        Arena *a)
+{
+    Trace t = { .out = fopen(o->trace, "w"), .first = true };
     if (!t.out)
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
-    t.begin = alloc(j->scratch, (n + 1) * sizeof *t.begin);
-    t.end = alloc(j->scratch, (n + 1) * sizeof *t.end);
-    clock_steps(g, j, t.begin, t.end);
-    int64_t *alive = bytes_alive(g, j->scratch);
     fprintf(t.out, "{\"traceEvents\": [\n");
-    for (uint32_t k = 0; k < n; k++) {
-        step_print(&t, k);
-        if (g->sched->step[k].stream == 0)
-            memory_print(&t, k, alive[k]);
+    for (; t.number < n; t.number++) {
+        t.role = &role[t.number];
+        role_print(&t, a);
     }
     fprintf(t.out, "\n]}\n");
-    arena_free(j->scratch);
-    j->scratch = NULL;
     if (ferror(t.out) | fclose(t.out))
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
 }
 
-static void sim_print(const Options *o, const Graph *g, const Spent *s)
+static void role_json(const Timeline *t)
 {
-    if (o->json)
-        printf("{\"entry\": \"%s\", \"step_seconds\": %.9g, "
-               "\"compute_seconds\": %.9g, \"communicate_seconds\": %.9g, "
-               "\"exposed_seconds\": %.9g, \"bytes_sent\": %.0f, "
-               "\"arena_bytes\": %lld, \"steps\": %u}\n", g->entry, s->step,
-               s->compute, s->communicate, s->step - s->compute, s->bytes,
-               (long long)g->sched->bytes[ARENA], g->sched->nstep);
+    const Spent *s = &t->spent;
+    const Graph *g = t->g;
+    printf("\"compute_seconds\": %.9g, \"communicate_seconds\": %.9g, "
+           "\"bubble_seconds\": %.9g, \"exposed_seconds\": %.9g, "
+           "\"bytes_sent\": %.0f, \"arena_bytes\": %lld, \"steps\": %u",
+           s->compute, s->communicate, s->bubble, spent_exposed(s), s->bytes,
+           (long long)g->sched->bytes[ARENA], g->sched->nstep);
+}
+
+/* Share of the step in which a role has no work, over all roles. */
+static double bubble_share(const Timeline *role, int n)
+{
+    double idle = 0, all = 0;
+    for (int i = 0; i < n; i++) {
+        idle += role[i].spent.bubble;
+        all += role[i].spent.bubble + role[i].spent.compute;
+    }
+    return all > 0 ? idle / all : 0;
+}
+
+/* Of one role its numbers stand among the others. */
+static void sim_json(const Timeline *role, int n)
+{
+    printf("{\"entry\": \"%s\", \"step_seconds\": %.9g, ",
+           role[0].g->entry, role[0].spent.step);
+    if (n == 1)
+        role_json(&role[0]);
     else
-        printf("%s: %.3f ms a step: computes %.3f, sends %.2f MB in %.3f, "
-               "%.3f ms exposed; arena %.1f MiB; %u launches\n", g->entry,
-               1e3 * s->step, 1e3 * s->compute, 1e-6 * s->bytes,
-               1e3 * s->communicate, 1e3 * (s->step - s->compute),
-               (double)g->sched->bytes[ARENA] / (1 << 20), g->sched->nstep);
+        printf("\"bubble\": %.9g, \"roles\": [", bubble_share(role, n));
+    for (int i = 0; n > 1 && i < n; i++) {
+        printf("%s{", i ? ", " : "");
+        role_json(&role[i]);
+        printf("}");
+    }
+    printf(n > 1 ? "]}\n" : "}\n");
+}
+
+static void role_line(const Timeline *t)
+{
+    const Spent *s = &t->spent;
+    const Graph *g = t->g;
+    printf("computes %.3f, sends %.2f MB in %.3f, %.3f ms exposed; arena %.1f "
+           "MiB; %u launches\n", 1e3 * s->compute, 1e-6 * s->bytes,
+           1e3 * s->communicate, 1e3 * spent_exposed(s),
+           mib(g->sched->bytes[ARENA]), g->sched->nstep);
+}
+
+static void sim_print(const Timeline *role, int n)
+{
+    printf("%s: %.3f ms a step%s", role[0].g->entry,
+           1e3 * role[0].spent.step, n > 1 ? "" : ": ");
+    if (n == 1) {
+        role_line(&role[0]);
+        return;
+    }
+    printf(", bubble %.1f %%\n", 100 * bubble_share(role, n));
+    for (int i = 0; i < n; i++) {
+        printf("  role %d: bubble %.3f, ", i, 1e3 * role[i].spent.bubble);
+        role_line(&role[i]);
+    }
 }
 
 int cmd_sim(const Options *o)
@@ -112,10 +167,14 @@ int cmd_sim(const Options *o)
                               : plan_entry(m->entry, m->nentry);
     if (!g)
         usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
-    g = run_passes(NULL, g, &j);
-    Spent s = schedule_spent(g, &j);
-    sim_print(o, g, &s);
+    int n;
+    Graph **done = run_roles(g, &j, &n);
+    Timeline *role = roles_timed(done, n, &j);
+    if (o->json)
+        sim_json(role, n);
+    else
+        sim_print(role, n);
     if (o->trace)
-        trace_write(o, g, &j);
+        trace_write(o, role, n, o->arena);
     return 0;
 }

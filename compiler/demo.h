@@ -10,7 +10,9 @@
 
 /* ---- demo_npy.c: NumPy arrays ---- */
 
-typedef enum NpyKind { NPY_F32, NPY_I32, NPY_U8 } NpyKind;
+typedef enum NpyKind {
+    NPY_F32, NPY_I32, NPY_U8, NPY_F64, NPY_F16, NPY_I64, NPY_BOOL
+} NpyKind;
 enum { NPY_NDIM = 8 };
 
 /* An array, row-major. */
@@ -26,8 +28,10 @@ int64_t npy_count(const Npy *);           /* elements */
 int64_t npy_row(const Npy *);             /* elements of dimension 1 on */
 /* err_code (5) when the disk refuses. */
 void npy_write(const Npy *, const char *path);
-/* err (1) where the file is no row-major array of f32, i32 or u8. */
+/* err (1) where the file is no row-major array of one of these kinds. */
 Npy npy_read(Arena *, const char *path);
+const char *npy_kind_name(NpyKind);       /* "f32" */
+double npy_get(const Npy *, int64_t i);   /* element i */
 
 /* ---- demo_photo.c: Fashion-MNIST ---- */
 

@@ -4,15 +4,37 @@
  * elements.  https://numpy.org/doc/stable/reference/generated/
  * numpy.lib.format.html */
 #include "compiler/demo.h"
+#include "runtime/source.h"
 #include <errno.h>
 #include <stdlib.h>
 
 enum { MAGIC = 6, HEAD = 1024 };
 static const char magic[] = "\x93NUMPY";
 
-static const struct { const char *descr; int bytes; } kinds[] = {
-    [NPY_F32] = { "<f4", 4 }, [NPY_I32] = { "<i4", 4 }, [NPY_U8] = { "|u1", 1 },
+static const struct { const char *name, *descr; int bytes; } kinds[] = {
+    [NPY_F32] = { "f32", "<f4", 4 }, [NPY_I32] = { "i32", "<i4", 4 },
+    [NPY_U8] = { "u8", "|u1", 1 }, [NPY_F64] = { "f64", "<f8", 8 },
+    [NPY_F16] = { "f16", "<f2", 2 }, [NPY_I64] = { "i64", "<i8", 8 },
+    [NPY_BOOL] = { "bool", "|b1", 1 },
 };
+
+const char *npy_kind_name(NpyKind k) { return kinds[k].name; }
+
+double npy_get(const Npy *a, int64_t i)
+{
+    double x = 0;
+    switch (a->kind) {
+    case NPY_F32: return ((float *)a->data)[i];
+    case NPY_I32: return ((int32_t *)a->data)[i];
+    case NPY_F64: return ((double *)a->data)[i];
+    case NPY_I64: return (double)((int64_t *)a->data)[i];
+    case NPY_F16:
+        dpc_safe_convert(DPC_SAFE_F16, (uint16_t *)a->data + i, DPC_SAFE_F64,
+                         &x, 1);
+        return x;
+    default: return ((uint8_t *)a->data)[i];
+    }
+}
 
 int64_t npy_count(const Npy *a)
 {
@@ -95,7 +117,7 @@ static NpyKind kind_read(const char *head, const char *path)
     for (NpyKind k = 0; k < (NpyKind)COUNT(kinds); k++)
         if (strncmp(p + 1, kinds[k].descr, 3) == 0)
             return k;
-    err(path, "an array of %.5s; wanted '<f4', '<i4' or '|u1'", p);
+    err(path, "an array of %.5s; wanted one of <f4 <f8 <f2 <i4 <i8 |u1 |b1", p);
 }
 
 static void shape_read(const char *head, const char *path, Npy *a)

@@ -6,7 +6,7 @@ Model *model_open(const Options *o)
 {
     ModelOptions m = {
         .home = o->home, .define = o->define.at, .ndefine = o->define.n,
-        .config = o->config,
+        .config = o->config, .dump = o->dump,
         .memory = o->lua_memory << 20, .instructions = o->lua_limit,
     };
     return model_load(o->file[0], &m, o->arena);

@@ -10,6 +10,8 @@ typedef struct ModelOptions {
     const char *const *define;            /* -D: "name=value" */
     int ndefine;
     const char *config;                   /* a JSON file, for dpc.config */
+    const char *dump;                     /* named values that become outs
+                                             "dump.NAME"; NULL: none */
     int64_t memory;                       /* bytes Lua may hold; 0: 512 MiB */
     double instructions;                  /* that Lua may run; 0: 2e9 */
 } ModelOptions;

@@ -29,6 +29,9 @@ typedef struct UnitLeaf {
 /* A value of the entry that should hide something, and where it was said. */
 typedef struct Mask { Ref ref; const char *loc; } Mask;
 
+/* A value under a name; base: before "#2". */
+typedef struct Tap { const char *name, *base; Ref ref; } Tap;
+
 typedef struct Front {
     Arena *a;
     Model *model;
@@ -44,6 +47,11 @@ typedef struct Front {
     uint32_t nparam, paramcap;
     Mask *mask;
     uint32_t nmask, maskcap;
+    const char *dump;                     /* patterns of taps; NULL */
+    Tap *tap;                             /* of the entry */
+    uint32_t ntap, tapcap;
+    const char **seen;                    /* names of taps of all entries */
+    uint32_t nseen, seencap, ndumped;     /* ndumped: that became outs */
     int nodes;                            /* of all entries */
     UnitLeaf *leaf;
     uint32_t nleaf, leafcap;
@@ -139,6 +147,16 @@ DType dtype_check(lua_State *, int i, DType otherwise, const char *what);
 int values_reached(lua_State *);          /* dpc.reached(loss, list) -> list */
 int mask_declare(lua_State *);            /* dpc.mask(value) -> value */
 void masks_check(lua_State *);            /* of the entry; raises at a line */
+
+/* ---- lua_tap.c ---- */
+
+bool tap_wanted(const char *list, const char *name);
+void taps_begin(Front *);                 /* of a new entry */
+void tap_results(lua_State *, int first); /* from there on: what the open scope
+                                             returns */
+int tap_named(lua_State *);               /* dpc.tap(name, value) -> value */
+void taps_append(lua_State *);            /* what --dump names becomes outs */
+void taps_check(lua_State *, const char *loc);   /* fails if nothing did */
 
 /* ---- lua_option.c ---- */
 

@@ -393,6 +393,7 @@ static int dpc_scope(lua_State *L)
     luaL_checktype(L, 2, LUA_TFUNCTION);
     lua_settop(L, 2);
     lua_call(L, 0, LUA_MULTRET);
+    tap_results(L, 2);
     f->scope = outer;
     return lua_gettop(L) - 1;
 }
@@ -461,7 +462,7 @@ void leaf_open(lua_State *L)
         { "input", leaf_input }, { "scalar", leaf_scalar },
         { "const", leaf_const }, { "random", leaf_random },
         { "iota", leaf_iota }, { "grad", dpc_grad }, { "set", dpc_set },
-        { "scope", dpc_scope }, { "params", dpc_params },
+        { "scope", dpc_scope }, { "tap", tap_named }, { "params", dpc_params },
         { "leaf", dpc_leaf }, { "option", option_ask }, { "fail", model_fail },
         { "mask", mask_declare }, { "reached", values_reached },
         { NULL, NULL },

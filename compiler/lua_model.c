@@ -73,6 +73,7 @@ void entry_begin(lua_State *L, const char *name)
     GROW(f->a, f->g->node, ROOM - 1, f->g->ncap);
     f->g->entry = name;
     f->scope = "";
+    taps_begin(f);
     leaf_entry(L);
 }
 
@@ -118,6 +119,7 @@ static void entry_trace(lua_State *L, const char *name)
     else
         lua_pop(L, 1);
     f->line = NULL;
+    taps_append(L);
     masks_check(L);
     if (!f->g->nout && !f->g->nset)
         fail_at(L, loc, "entry \"%s\" returns nothing and sets nothing", name);
@@ -145,6 +147,7 @@ static void entries_trace(lua_State *L, int i)
     }
     if (!n)
         fail_at(L, m->path, "the model has no entries");
+    taps_check(L, m->path);
     lua_pop(L, 1);
     entry_begin(L, "init");
     leaf_init_all(L);
@@ -341,7 +344,7 @@ lua_State *model_state(const char *path, const ModelOptions *o, Arena *a)
                   .shelf = "models",
                   .scope = "", .flag = "-D", .asked = "model",
                   .define = o->define, .ndefine = o->ndefine,
-                  .config = o->config,
+                  .config = o->config, .dump = o->dump,
                   .cap = (size_t)o->memory, .limit = o->instructions };
     f->used = alloc(a, (size_t)o->ndefine + 1);
     lua_State *L = sandbox_new(f);

@@ -321,6 +321,40 @@ static void wants_append(lua_State *L, Tracing *t)
     f->line = NULL;
 }
 
+/* Gradients of params are dumped where a pattern begins with "grad". */
+static void grads_tap(lua_State *L, Tracing *t)
+{
+    Front *f = t->f;
+    for (uint32_t i = 0, n = f->nparam; i < n; i++) {
+        const char *name = fmt(f->a, "grad.%s", f->g->node[f->param[i]].name);
+        if (tap_wanted(f->dump, name)) {
+            graph_out(f->g, fmt(f->a, "dump.%s", name),
+                      grad_of(L, t, f->param[i]));
+            f->ndumped++;
+        }
+    }
+}
+
+/* What --dump names is wanted whole, at the last step. */
+static void dumps_append(lua_State *L, Tracing *t)
+{
+    Front *f = t->f;
+    Case *c = t->c;
+    if (!f->dump)
+        return;
+    taps_append(L);
+    if (strstr(f->dump, "grad"))
+        grads_tap(L, t);
+    taps_check(L, c->loc);
+    for (uint32_t i = 0; i < f->g->nout; i++)
+        if (strncmp(f->g->out[i].name, "dump.", 5) == 0) {
+            GROW(f->a, c->want, c->nwant, c->wantcap);
+            c->want[c->nwant++] = (Want){ .kind = WANT_DUMP,
+                .of = f->g->out[i].name, .text = f->g->out[i].name,
+                .step = c->steps - 1 };
+        }
+}
+
 /* stack: Tracing, model's chunk, chunk of the cases */
 static int trace(lua_State *L)
 {
@@ -337,6 +371,7 @@ static int trace(lua_State *L)
     entry_begin(L, t->c->part);
     part_call(L, t);
     wants_append(L, t);
+    dumps_append(L, t);
     t->made = t->f->g;
     entry_begin(L, "init");
     t->f->filled = true;

@@ -58,15 +58,15 @@ static int64_t leaf_bytes(const Graph *g)
     return n;
 }
 
-Spent schedule_spent(const Graph *g, const Job *j)
+Timeline *roles_timed(Graph *const *role, int n, const Job *j)
 {
     Job mine = *j;
-    mine.scratch = arena_new();
-    double *takes = alloc(mine.scratch, (g->sched->nstep + 1)
-                          * sizeof *takes);
-    Spent s = clock_spent(g, &mine, takes);
-    arena_free(mine.scratch);
-    return s;
+    mine.scratch = j->keep;
+    Timeline *t = alloc(j->keep, (size_t)n * sizeof *t);
+    for (int i = 0; i < n; i++)
+        t[i].g = role[i];
+    clock_roles(t, n, &mine);
+    return t;
 }
 
 void memory_price(const Graph *done, const Job *j, Priced *p)
@@ -77,12 +77,29 @@ void memory_price(const Graph *done, const Job *j, Priced *p)
     p->fits = p->leaves + p->arena + p->io <= j->cluster->memory;
 }
 
+static int64_t memory_all(const Priced *p)
+{
+    return p->leaves + p->arena + p->io;
+}
+
+/* Of the role that computes longest, and of the one that holds most. */
 void plan_price(const Options *o, const Graph *g, Priced *p)
 {
     Job job = job_open(o, p->plan);
-    const Graph *done = run_passes(NULL, g, &job);
-    p->spent = schedule_spent(done, &job);
-    memory_price(done, &job, p);
+    int n;
+    Graph **done = run_roles(g, &job, &n);
+    const Timeline *t = roles_timed(done, n, &job);
+    p->spent = t[0].spent;
+    p->fits = true;
+    for (int i = 0; i < n; i++) {
+        Priced one = { .plan = NULL };
+        memory_price(done[i], &job, &one);
+        if (memory_all(&one) > memory_all(p))
+            p->leaves = one.leaves, p->arena = one.arena, p->io = one.io;
+        p->fits &= one.fits;
+        if (t[i].spent.compute > p->spent.compute)
+            p->spent = t[i].spent;
+    }
 }
 
 const Graph *plan_entry(Graph *const *entry, int n)
@@ -155,8 +172,8 @@ void plans_print(const Priced *p, uint32_t n, FILE *out)
         else
             fprintf(out, "%10.3f %9.3f %9.3f %9.3f %9.1f %9.1f%s\n",
                     1e3 * s->step, 1e3 * s->compute, 1e3 * s->communicate,
-                    1e3 * (s->step - s->compute), mib(p[i].leaves),
-                    mib(p[i].arena), p[i].fits ? "" : "  does not fit");
+                    1e3 * spent_exposed(s), mib(p[i].leaves), mib(p[i].arena),
+                    p[i].fits ? "" : "  does not fit");
     }
 }
 

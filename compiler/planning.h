@@ -16,8 +16,8 @@ typedef struct Priced {
 
 /* The entry that a plan is priced by: train, or the first. */
 const Graph *plan_entry(Graph *const *entry, int n);
-/* A step of a scheduled graph, by the clock. */
-Spent schedule_spent(const Graph *, const Job *);
+/* A step of the scheduled graphs of all roles, by the clock. */
+Timeline *roles_timed(Graph *const *role, int n, const Job *);
 /* Fill in leaves, arena, io and fits of a scheduled graph. */
 void memory_price(const Graph *, const Job *, Priced *);
 double mib(int64_t bytes);

@@ -154,30 +154,15 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
     }
 }
 
-Spent clock_spent(const Graph *g, const Job *j, double *takes)
+void clock_takes(const Graph *g, const Job *j, double *takes)
 {
     const Sched *s = g->sched;
-    double now[2] = { 0, 0 };
     const uint32_t *uses = graph_uses(g, j->scratch);
-    double *done = alloc(j->scratch, ((size_t)s->nevent + 1) * sizeof *done);
-    Spent all = { 0 };
-    for (uint32_t k = 0; k < s->nstep; k++) {
-        const Step *q = &s->step[k];
-        const Launch *l = &s->launch[q->launch];
-        double *at = &now[q->stream], t = launch_takes(g, l, j, uses);
-        for (uint32_t i = 0; i < q->nwait; i++)
-            *at = done[q->wait[i]] > *at ? done[q->wait[i]] : *at;
-        *at += t;
-        takes[k] = t;
-        *(q->stream ? &all.communicate : &all.compute) += t;
-        for (int i = 0; q->stream && i < l->n; i++)
-            all.bytes += transfer_bytes(g, l->node[i]);
-        if (q->event >= 0)
-            done[q->event] = *at;
-    }
-    all.step = now[0] > now[1] ? now[0] : now[1];
-    all.step += j->cluster ? j->cluster->rates.step : 0;
-    return all;
+    double *of = alloc(j->scratch, (s->nlaunch + 1) * sizeof *of);
+    for (uint32_t l = 0; l < s->nlaunch; l++)
+        of[l] = launch_takes(g, &s->launch[l], j, uses);
+    for (uint32_t k = 0; k < s->nstep; k++)
+        takes[k] = of[s->step[k].launch];
 }
 
 /* ---- the least ---- */

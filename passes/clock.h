@@ -24,11 +24,26 @@ double amount_seconds(const Amount *, const Rates *, const Target *);
 double launch_seconds(const Graph *, const Launch *, const Job *);
 /* Of each step of g's order, the streams running side by side. */
 void clock_steps(const Graph *, const Job *, double *begin, double *end);
+/* Seconds of each step of a schedule.  The job needs its scratch. */
+void clock_takes(const Graph *, const Job *, double *takes);
 /* A step of a whole schedule, each launch after what it waits for: bytes that
- * a rank sends, seconds of each stream by itself, and of both together.
- * takes[nstep]: seconds of each step.  The job needs its scratch. */
-typedef struct Spent { double bytes, compute, communicate, step; } Spent;
+ * a rank sends, seconds of each stream by itself, and of all together; of
+ * those the bubble, in which a pipeline has no work for this role.  What is
+ * left is exposed. */
+typedef struct Spent {
+    double bytes, compute, communicate, step, bubble;
+} Spent;
+double spent_exposed(const Spent *);
+/* takes[nstep]: as clock_takes.  The job needs its scratch. */
 Spent clock_spent(const Graph *, const Job *, double *takes);
+/* The schedules of all roles side by side: fills in all but the graphs, in
+ * the job's scratch; seconds of the step. */
+typedef struct Timeline {
+    const Graph *g;
+    double *takes, *begin, *end;          /* by step */
+    Spent spent;
+} Timeline;
+double clock_roles(Timeline *, int n, const Job *);
 /* Below this no order of the same steps can come, whatever its memory: each
  * step taking that long, transfers one by one and computing one by one, each
  * after what it reads.  Quadratic. */

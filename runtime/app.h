@@ -50,6 +50,10 @@ DpcStatus dpc_app_save(DpcApp *, bool best);
  * DPC_USER: the command needs a checkpoint and there is none. */
 DpcStatus dpc_app_state(DpcApp *, bool fresh_ok);
 
+/* app_out.c: makes OUT/ckpt, on rank 0; ranks find it there after the next
+ * vote.  DPC_USER: another run trains there. */
+DpcStatus dpc_app_out(DpcApp *);
+
 /* train.c */
 DpcStatus dpc_app_train(DpcApp *);
 /* eval.c: means over the batches of the validation data, into v. */

@@ -272,7 +272,7 @@ static const char *init_path, *init_here;
 
 static void init_from(Rank *r, DpcCkpt *c)
 {
-    int n;
+    DpcInitDone done;
     DpcInitFrom from = { .path = init_path, .here = init_here, .there = "",
                          .how = use_ema };
     r->status = dpc_ckpt_init_from(c, r->leaves, &from, &done);
