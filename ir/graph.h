@@ -238,9 +238,11 @@ Type coll_type(const Graph *, Op, const Attr *, Ref in, const char *loc);
 
 /* V1-V9 of architecture.md; die naming `after` when one is broken. */
 void verify(const Graph *, const char *after);
+/* The same, but for names, of which graph_name has seen to it. */
+void verify_named(const Graph *, const char *after);
 /* Names that passes have made equal are told apart: "q", "q.1".  Leaves that
- * the outside knows keep theirs. */
-void graph_name(Graph *);
+ * the outside knows keep theirs; false: two of them share one. */
+bool graph_name(Graph *);
 void graph_print(const Graph *, FILE *);  /* labels and schedule too */
 /* The inverse: err with `file`:line for a text that is no graph. */
 Graph *graph_parse(Arena *, const char *text, const char *file);

@@ -99,19 +99,21 @@ static void name_apart(Names *t, Arena *scratch, Graph *g, Ref r,
     while (!names_add(t, scratch, g, r));
 }
 
-void graph_name(Graph *g)
+bool graph_name(Graph *g)
 {
     Arena *scratch = arena_new();
     Names t = { 0 };
+    bool apart = true;
     uint32_t *last = alloc(scratch, (g->n + 1) * sizeof *last);
     names_reserve(&t, scratch, g->n);
     for (Ref r = 0; r < g->n; r++)
         if (op_public(g->node[r].op))
-            names_add(&t, scratch, g, r);
+            apart &= names_add(&t, scratch, g, r);
     for (Ref r = 0; r < g->n; r++)
         if (!op_public(g->node[r].op))
             name_apart(&t, scratch, g, r, last);
     arena_free(scratch);
+    return apart;
 }
 
 /* ---- pieces ---- */

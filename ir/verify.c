@@ -14,6 +14,7 @@ typedef struct Check {
     const char *after;
     Arena *arena;
     Axes time;
+    bool named;                           /* names are known to be apart */
     Names names;
     Ref known[KNOWN];                     /* by hash: a node whose type is
                                              what its row gives; NONE */
@@ -60,7 +61,7 @@ static void structure(Check *c, Ref r)
     const OpInfo *o = &ops[n->op];
     if (o->arity >= 0 && n->nin != o->arity)
         broken(c, r, "the number of operands is not the op's");
-    if (!names_add(&c->names, c->arena, c->g, r))
+    if (!c->named && !names_add(&c->names, c->arena, c->g, r))
         broken(c, r, "another node has this name");
     for (int d = 0; d < n->type.ndim; d++)
         if (n->type.dim[d] < 1)
@@ -298,12 +299,13 @@ static void node(Check *c, Ref r)
     }
 }
 
-void verify(const Graph *g, const char *after)
+static void check(const Graph *g, const char *after, bool named)
 {
-    Check c = { .g = g, .after = after, .arena = arena_new(),
+    Check c = { .g = g, .after = after, .arena = arena_new(), .named = named,
                 .time = mesh_axes(&g->mesh, TIME) };
     memset(c.known, 0xff, sizeof c.known);            /* NONE */
-    names_reserve(&c.names, c.arena, g->n);
+    if (!named)
+        names_reserve(&c.names, c.arena, g->n);
     for (Ref r = 0; r < g->n; r++)
         readable(&c, r);
     bounds(&c);
@@ -313,3 +315,7 @@ void verify(const Graph *g, const char *after)
     schedule(&c);
     arena_free(c.arena);
 }
+
+void verify(const Graph *g, const char *after) { check(g, after, false); }
+
+void verify_named(const Graph *g, const char *after) { check(g, after, true); }

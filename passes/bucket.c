@@ -65,15 +65,15 @@ static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
 }
 
-static void label_twins(Copy *c, const int *depth, int bucket, Arena *scratch)
+static void label_twins(Graph *g, const int *depth, int bucket, Arena *scratch)
 {
-    int *of = alloc(scratch, (c->in->n + 1) * sizeof *of);
-    for (Ref r = 0; r < c->in->n; r++)
+    int *of = alloc(scratch, (g->n + 1) * sizeof *of);
+    for (Ref r = 0; r < g->n; r++)
         of[r] = -1;
-    twins_label(c->in, scratch, depth, bucket, of);
-    for (Ref r = 0; r < c->in->n; r++)
+    twins_label(g, scratch, depth, bucket, of);
+    for (Ref r = 0; r < g->n; r++)
         if (of[r] >= 0)
-            c->out->node[c->map[r]].bucket = of[r];
+            g->node[r].bucket = of[r];
 }
 
 enum { SHARES = 16, WORTH = 8 };
@@ -98,17 +98,15 @@ static int64_t bucket_bytes(const Job *j, const Cand *cand, int n)
 
 Graph *pass_bucket(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
+    Graph *g = copy_whole(in, j);
     Cand *cand = alloc(j->scratch, (in->n + 1) * sizeof *cand);
     int *depth = depths(in, j->scratch), n = 0, bucket = -1;
     int64_t bytes = 0, limit;
 
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    const uint32_t *made = order_places(c.out, j);
+    const uint32_t *made = order_places(g, j);
     for (Ref r = 0; r < in->n; r++)
         if (over_ranks(in, &in->node[r]))
-            cand[n++] = (Cand){ r, made[c.map[in->node[r].in[0]]],
+            cand[n++] = (Cand){ r, made[in->node[r].in[0]],
                                 type_bytes(&in->mesh, &in->node[r].type) };
     qsort(cand, (size_t)n, sizeof *cand, by_birth);
     limit = bucket_bytes(j, cand, n);
@@ -117,8 +115,8 @@ Graph *pass_bucket(const Graph *in, Job *j)
             && go_together(in, depth, cand[i - 1].r, cand[i].r);
         bucket += !same;
         bytes = (same ? bytes : 0) + cand[i].bytes;
-        c.out->node[c.map[cand[i].r]].bucket = bucket;
+        g->node[cand[i].r].bucket = bucket;
     }
-    label_twins(&c, depth, bucket + 1, j->scratch);
-    return copy_end(&c);
+    label_twins(g, depth, bucket + 1, j->scratch);
+    return g;
 }

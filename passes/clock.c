@@ -5,6 +5,7 @@
  * enough to tell what a transfer runs beside, and so what has to stay out of
  * its way; events make the real order safe whatever is said here. */
 #include "passes/clock.h"
+#include "passes/like.h"
 #include <stdlib.h>
 
 bool launch_communicates(const Graph *g, const Launch *l)
@@ -128,6 +129,16 @@ double launch_seconds(const Graph *g, const Launch *l, const Job *j)
     return launch_takes(g, l, j, NULL);
 }
 
+double *launches_seconds(const Graph *g, const Sched *s, const Job *j)
+{
+    double *takes = alloc(j->scratch, (s->nlaunch + 1) * sizeof *takes);
+    const uint32_t *like = launches_alike(g, s, j->scratch);
+    for (uint32_t l = 0; l < s->nlaunch; l++)
+        takes[l] = like[l] < l ? takes[like[l]]
+                               : launch_seconds(g, &s->launch[l], j);
+    return takes;
+}
+
 /* A list names steps as they begin: one that comes later, a transfer that has
  * to wait for its turn, begins no sooner. */
 void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
@@ -135,9 +146,7 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
     const Sched *s = g->sched;
     Arena *a = j->scratch;
     double *made = alloc(a, (g->n + 1) * sizeof *made), now[2] = { 0, 0 };
-    double *takes = alloc(a, (s->nlaunch + 1) * sizeof *takes);
-    for (uint32_t l = 0; l < s->nlaunch; l++)
-        takes[l] = launch_seconds(g, &s->launch[l], j);
+    const double *takes = launches_seconds(g, s, j);
     for (uint32_t k = 0; k < s->nstep; k++) {
         const Launch *l = &s->launch[s->step[k].launch];
         double *stream = &now[s->step[k].stream != 0];

@@ -22,6 +22,8 @@ Amount launch_amount(const Graph *, const Launch *, const Target *,
 double amount_seconds(const Amount *, const Rates *, const Target *);
 /* Seconds of a launch, once; 0 where the job names no target or cluster. */
 double launch_seconds(const Graph *, const Launch *, const Job *);
+/* Of each launch, in the job's scratch. */
+double *launches_seconds(const Graph *, const Sched *, const Job *);
 /* Of each step of g's order, the streams running side by side. */
 void clock_steps(const Graph *, const Job *, double *begin, double *end);
 /* Seconds of each step of a schedule.  The job needs its scratch. */

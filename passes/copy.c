@@ -17,6 +17,17 @@ Copy copy_begin(const Graph *in, Job *j)
     return c;
 }
 
+Graph *copy_whole(const Graph *in, Job *j)
+{
+    Copy c = copy_begin(in, j);
+    Graph *g = c.out;
+    memcpy(g->node, in->node, in->n * sizeof *g->node);
+    g->n = in->n;
+    for (Ref r = 0; r < in->n; r++)
+        c.map[r] = r;
+    return copy_end(&c);
+}
+
 Ref copy_node_in(Copy *c, Ref r, const Ref *in, int nin)
 {
     Graph *g = c->out;

@@ -127,10 +127,7 @@ static void make_waits(Sched *s, const Touch *t, Job *j)
 
 Graph *pass_events(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    Graph *g = copy_end(&c);
+    Graph *g = copy_whole(in, j);
     Sched *s = g->sched = alloc(j->keep, sizeof *s);
     *s = *in->sched;
     s->step = alloc(j->keep, (s->nstep + 1) * sizeof *s->step);

@@ -2,6 +2,7 @@
 #ifndef DPC_FUSE_H
 #define DPC_FUSE_H
 
+#include "passes/like.h"
 #include "passes/pass.h"
 
 typedef enum Kind {
@@ -35,10 +36,11 @@ typedef struct Miss { Ref from, to; const char *why; } Miss;
 
 /* What a small graph costs: asked once, and its twins cost the same. */
 typedef struct Price {
-    uint64_t key[2];                      /* two hashes; 0 0: a free slot */
+    Key key;
     double cost;
     const char *why;
 } Price;
+typedef struct Prices { Price *at; uint32_t n, cap; Arena *arena; } Prices;
 
 typedef struct Fuse {
     Graph *g;                             /* a copy */
@@ -61,8 +63,9 @@ typedef struct Fuse {
     uint32_t movecap;
     Ref *map;                             /* by node: place in a small graph, */
     uint32_t *mark, question;             /* of that question */
-    Price *price;                         /* open hash table */
-    uint32_t nprice, pricecap;
+    Key *work, *shape;                    /* by node: once asked for */
+    struct Prices *prices;
+    Key mesh;                             /* every question starts with it */
     Miss *miss;
     uint32_t nmiss, misscap;
 } Fuse;
@@ -75,6 +78,7 @@ void fuse_line_up(Fuse *);
 bool fuse_join(Fuse *, int a, int b);
 /* Does the node sum, or take a maximum, over a letter? */
 bool fuse_folds(const Graph *, const Node *);
+Prices *prices_of(Job *);
 /* Seconds of these nodes, and the free ones that they read, as one kernel. */
 double fuse_cost(Fuse *, const List *, const char **why);
 /* Does the node need a launch of its own, or none? */

@@ -2,7 +2,8 @@
  *
  * Values from outside are inputs of the same type and memory order; what is
  * read outside is returned.  The target then sees some twenty nodes.  Groups of
- * repeated blocks make equal graphs, and the target is asked about one. */
+ * repeated blocks would make equal graphs: a question is known by a key, and
+ * the graph is made for the first of its kind. */
 #include "passes/fuse.h"
 
 typedef struct Small {
@@ -68,113 +69,96 @@ static Ref place(Small *s, Ref r)
 }
 
 /* Is the value of a member read outside? */
-static bool leaves(const Small *s, Ref r)
+static bool leaves(const Fuse *f, const List *group, Ref r)
 {
-    const List *to = &s->f->to[r];
+    const List *to = &f->to[r];
     for (uint32_t i = 0; i < to->n; i++)
-        if (!member(s->group, to->at[i]))
+        if (!member(group, to->at[i]))
             return true;
-    return s->f->kept[r] || !to->n;
+    return f->kept[r] || !to->n;
 }
 
 /* ---- prices ---- */
 
-static void mix(uint64_t h[2], uint64_t v)
+typedef struct Question {                 /* a small graph that is not made */
+    Fuse *f;
+    const List *group;
+    Segment segment;                      /* of the group */
+    uint32_t n;                           /* nodes met */
+    Key key;
+} Question;
+
+/* What the node itself adds to a key; its labels may still change. */
+static Key own_key(Fuse *f, Ref r, bool asked)
 {
-    h[0] = (h[0] ^ v) * 0x9e3779b97f4a7c15u;
-    h[0] ^= h[0] >> 29;
-    h[1] = (h[1] + v) * 0xff51afd7ed558ccdu;
-    h[1] ^= h[1] >> 32;
+    Key *k = asked ? &f->work[r] : &f->shape[r];
+    if (key_none(*k))
+        *k = asked ? key_work(&f->g->node[r]) : key_type(&f->g->node[r].type);
+    return *k;
 }
 
-static void mix_attr(uint64_t h[2], const Attr *a)
+/* The number of the node among those met; operands are met first. */
+static Ref meet(Question *q, Ref r)
 {
-    uint64_t value;
-    memcpy(&value, &a->value, sizeof value);
-    mix(h, value);
-    for (const char *s = a->sig ? a->sig : ""; *s; s++)
-        mix(h, (uint8_t)*s);
-    for (int i = 0; i < a->nletter; i++) {
-        mix(h, (uint8_t)a->letter[i].c);
-        mix(h, (uint64_t)a->letter[i].size);
-        mix(h, a->letter[i].split);
-    }
-    const int64_t rest[] = { a->nletter, a->ndata, a->at, a->size, a->dim,
-                             a->to, a->stride, a->pad, a->dilate, a->use,
-                             a->dtype, a->axes };
-    for (int i = 0; i < COUNT(rest); i++)
-        mix(h, (uint64_t)rest[i]);
+    Fuse *f = q->f;
+    const Node *n = &f->g->node[r];
+    if (f->mark[r] == f->question)
+        return f->map[r];
+    f->mark[r] = f->question;
+    bool asked = member(q->group, r) || fuse_free(f, r, q->segment);
+    for (int i = 0; asked && i < n->nin; i++)
+        meet(q, n->in[i]);
+    q->key = key_both(q->key, own_key(f, r, asked));
+    for (int i = 0; asked && i < n->nin; i++)
+        q->key = key_mix(q->key, f->map[n->in[i]]);
+    q->key = key_mix(q->key, (uint64_t)n->segment << 32 | n->loop);
+    q->key = key_mix(q->key, (uint64_t)(uint32_t)n->layout << 1 | asked);
+    return f->map[r] = q->n++;
 }
 
-static void mix_node(uint64_t h[2], const Node *n)
+static Key question_key(Fuse *f, const List *group)
 {
-    const Type *t = &n->type;
-    mix(h, (uint64_t)n->op << 32 | (uint32_t)n->nin);
-    for (int i = 0; i < n->nin; i++)
-        mix(h, n->in[i]);
-    mix(h, (uint64_t)t->dtype << 32 | (uint32_t)t->ndim);
-    for (int d = 0; d < t->ndim; d++) {
-        mix(h, (uint64_t)t->dim[d]);
-        mix(h, t->split[d]);
-        mix(h, (uint64_t)t->lo[d] << 8 | t->hi[d]);
-    }
-    mix(h, (uint64_t)t->partial << 32 | t->fold);
-    mix(h, (uint64_t)n->segment << 32 | n->loop);
-    mix(h, (uint64_t)(uint32_t)n->layout << 32 | (uint32_t)n->kernel);
-    mix_attr(h, &n->attr);
+    Question q = { f, group, f->g->node[group->at[0]].segment, 0, f->mesh };
+    f->question++;
+    for (uint32_t i = 0; i < group->n; i++)
+        meet(&q, group->at[i]);
+    for (uint32_t i = 0; i < group->n; i++)
+        if (leaves(f, group, group->at[i]))
+            q.key = key_mix(q.key, f->map[group->at[i]]);
+    return q.key;
 }
 
-static void price_key(const Small *s, uint64_t h[2])
+static Price *price_slot(Price *table, uint32_t cap, Key key)
 {
-    h[0] = s->g->n, h[1] = 1;
-    for (Ref r = 0; r < s->g->n; r++)
-        mix_node(h, &s->g->node[r]);
-    for (uint32_t i = 0; i < s->g->nout; i++)
-        mix(h, s->g->out[i].ref);
-    for (int i = 0; i < s->nasked; i++)
-        mix(h, s->asked[i]);
-}
-
-static Price *price_slot(Price *table, uint32_t cap, const uint64_t key[2])
-{
-    uint32_t i = (uint32_t)key[0] & (cap - 1);
-    while ((table[i].key[0] || table[i].key[1])
-           && (table[i].key[0] != key[0] || table[i].key[1] != key[1]))
+    uint32_t i = (uint32_t)key.a & (cap - 1);
+    while (!key_none(table[i].key) && !key_equal(table[i].key, key))
         i = (i + 1) & (cap - 1);
     return &table[i];
 }
 
-static void prices_grow(Fuse *f)
+static void prices_grow(Prices *p)
 {
-    uint32_t cap = f->pricecap ? 2 * f->pricecap : 256;
-    Price *table = alloc(f->arena, cap * sizeof *table);
-    for (uint32_t i = 0; i < f->pricecap; i++)
-        if (f->price[i].key[0] || f->price[i].key[1])
-            *price_slot(table, cap, f->price[i].key) = f->price[i];
-    f->price = table, f->pricecap = cap;
+    uint32_t cap = p->cap ? 2 * p->cap : 256;
+    Price *table = alloc(p->arena, cap * sizeof *table);
+    for (uint32_t i = 0; i < p->cap; i++)
+        if (!key_none(p->at[i].key))
+            *price_slot(table, cap, p->at[i].key) = p->at[i];
+    p->at = table, p->cap = cap;
 }
 
-static double price(const Small *s, const char **why)
+Prices *prices_of(Job *j)
 {
-    Fuse *f = s->f;
-    uint64_t key[2];
-    price_key(s, key);
-    Price *p = price_slot(f->price, f->pricecap, key);
-    if (!p->key[0] && !p->key[1]) {
-        *p = (Price){ .key = { key[0], key[1] } };
-        p->cost = f->target->cost(s->g, s->asked, s->nasked, &p->why);
-        f->nprice++;
+    if (!j->prices) {
+        j->prices = alloc(j->keep, sizeof *j->prices);
+        j->prices->arena = j->keep;
     }
-    *why = p->why;
-    return p->cost;
+    return j->prices;
 }
 
-double fuse_cost(Fuse *f, const List *group, const char **why)
+/* The small graph is made, and the target asked. */
+static void price_ask(Fuse *f, const List *group, Price *p)
 {
-    if (2 * (f->nprice + 1) > f->pricecap)
-        prices_grow(f);
-    Arena *a = f->arena;
-    ArenaMark m = arena_mark(a);
+    Arena *a = arena_new();
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
     Small s = { .f = f, .arena = a, .g = &g, .group = group,
                 .phase = node_phase(&f->g->node[group->at[0]]) };
@@ -182,11 +166,26 @@ double fuse_cost(Fuse *f, const List *group, const char **why)
     for (uint32_t i = 0; i < group->n; i++)
         place(&s, group->at[i]);
     for (uint32_t i = 0; i < group->n; i++)
-        if (leaves(&s, group->at[i]))
+        if (leaves(f, group, group->at[i]))
             graph_out(&g, "", f->map[group->at[i]]);
-    double cost = price(&s, why);
-    arena_rewind(a, m);
-    return cost;
+    p->cost = f->target->cost(&g, s.asked, s.nasked, &p->why);
+    arena_free(a);
+}
+
+double fuse_cost(Fuse *f, const List *group, const char **why)
+{
+    Prices *all = f->prices;
+    if (2 * (all->n + 1) > all->cap)
+        prices_grow(all);
+    Key key = question_key(f, group);
+    Price *p = price_slot(all->at, all->cap, key);
+    if (key_none(p->key)) {
+        *p = (Price){ .key = key };
+        price_ask(f, group, p);
+        all->n++;
+    }
+    *why = p->why;
+    return p->cost;
 }
 
 /* ---- dots through views ---- */

@@ -185,6 +185,7 @@ Fuse *fuse_new(const Graph *in, Job *j)
     if (!j->target)
         die("fuse: no target to ask for costs");
     f->g = g, f->arena = a, f->target = j->target;
+    f->prices = prices_of(j), f->mesh = key_mesh(&g->mesh, g->phase);
     f->kind = alloc(a, n * sizeof *f->kind);
     f->kept = alloc(a, n * sizeof *f->kept);
     f->read = alloc(a, n * sizeof *f->read);
@@ -194,6 +195,8 @@ Fuse *fuse_new(const Graph *in, Job *j)
     f->seen = alloc(a, n * sizeof *f->seen);
     f->map = alloc(a, n * sizeof *f->map);
     f->mark = alloc(a, n * sizeof *f->mark);
+    f->work = alloc(a, n * sizeof *f->work);
+    f->shape = alloc(a, n * sizeof *f->shape);
     f->again = alloc(a, n * sizeof *f->again);
     f->apart = alloc(a, n * sizeof *f->apart);
     f->large = alloc(a, n * sizeof *f->large);

@@ -9,6 +9,7 @@
  * Aliases: a view reads its root's bytes, a `set` value lies in its leaf, a
  * collective works in place when it alone reads its operand. */
 #include "passes/clock.h"
+#include "passes/like.h"
 #include "passes/place.h"
 #include <stdlib.h>
 
@@ -230,10 +231,13 @@ static void value_items(Mem *m)
 static void scratch_items(Mem *m)
 {
     const Target *t = m->job->target;
+    const uint32_t *like = launches_alike(m->g, m->s, m->scratch);
     for (uint32_t l = 0; t && t->scratch && l < m->s->nlaunch; l++) {
         Launch *q = &m->s->launch[l];
-        if (m->g->node[q->node[0]].bucket < 0)  /* of a bucket: none */
-            q->scratch = t->scratch(m->g, q->node, q->n, m->uses);
+        if (m->g->node[q->node[0]].bucket >= 0)
+            continue;                     /* of a bucket: none */
+        q->scratch = like[l] < l ? m->s->launch[like[l]].scratch
+                   : t->scratch(m->g, q->node, q->n, m->uses);
     }
     for (uint32_t k = 0; k < m->s->nstep; k++) {
         int64_t bytes = m->s->launch[m->s->step[k].launch].scratch;
@@ -302,10 +306,7 @@ static void copy_places(Mem *m)
 
 Graph *pass_memory(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    Graph *g = copy_end(&c);
+    Graph *g = copy_whole(in, j);
     Mem m = { .g = g, .scratch = j->scratch, .job = j };
     g->sched = m.s = alloc(j->keep, sizeof *m.s);
     *m.s = *in->sched;

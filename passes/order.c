@@ -227,9 +227,7 @@ static void few_ahead(Order *o, const uint32_t *list)
 
 static void list_steps(Order *o, const Job *j)
 {
-    o->takes = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->takes);
-    for (uint32_t l = 0; l < o->s->nlaunch; l++)
-        o->takes[l] = launch_seconds(o->g, &o->s->launch[l], j);
+    o->takes = launches_seconds(o->g, o->s, j);
     const uint32_t *list = order_list(o, j);
     if (j->plan && j->plan->gather == GATHER_USE) {
         few_ahead(o, list);
@@ -410,10 +408,7 @@ uint32_t *order_places(Graph *g, Job *j)
 
 Graph *pass_order(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    Graph *g = copy_end(&c);
+    Graph *g = copy_whole(in, j);
     g->sched = sched_new(g, j->keep);
     Order o = order_of(g, g->sched, j);
     order_slack(&o);

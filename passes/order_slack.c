@@ -306,12 +306,14 @@ static bool movable(const Slack *s, const uint32_t *inst, uint32_t n)
 static bool improve(Slack *s, uint32_t *inst, uint32_t n)
 {
     uint32_t out[NEAR];
-    int64_t first = s->place[inst[0]], last = s->place[inst[n - 1]];
+    int64_t first = s->place[inst[0]], last = s->place[inst[n - 1]], now = -1;
     if (!movable(s, inst, n))
         return false;
     for (int back = 0; back < 2; back++) {
-        if (!turned(s, inst, n, back, out)
-            || worst(s, out, n, last) >= worst(s, inst, n, last))
+        if (!turned(s, inst, n, back, out))
+            continue;
+        now = now < 0 ? worst(s, inst, n, last) : now;
+        if (worst(s, out, n, last) >= now)
             continue;
         for (uint32_t k = 0; k < n; k++) {
             inst[k] = out[k];
@@ -322,14 +324,31 @@ static bool improve(Slack *s, uint32_t *inst, uint32_t n)
     return false;
 }
 
+/* Has one of these steps moved since the sweep before the last? */
+static bool stirred(const uint8_t *moved, uint32_t n, int sweep)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (moved[k] >= sweep)
+            return true;
+    return false;
+}
+
+/* `moved`: the last sweep that moved a step, plus one.  Neighbours that none
+ * has moved are as good as they were: what lives beside them depends on which
+ * steps lie behind them, not on their order. */
 static void exchange(Slack *s, uint32_t *inst)
 {
+    uint8_t *moved = alloc(s->a, s->o->n + 1);
     bool again = true;
     for (int sweep = 0; again && sweep < SWEEPS; sweep++) {
         again = false;
         for (uint32_t k = 0; k < s->o->n; k++)
             for (uint32_t n = 2; n <= NEAR && k + n <= s->o->n; n++)
-                again |= improve(s, inst + k, n);
+                if (stirred(moved + k, n, sweep)
+                    && improve(s, inst + k, n)) {
+                    memset(moved + k, sweep + 1, n);
+                    again = true;
+                }
     }
 }
 

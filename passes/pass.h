@@ -68,6 +68,8 @@ typedef struct Job {
                   const Graph *after);
     void *check_arg;
     bool look_back;                       /* check keeps the graphs it sees */
+    struct Prices *prices;                /* what fuse has asked the target,
+                                             for all graphs of the job */
     bool once;                            /* nobody reads the first graph's
                                              nodes again */
 } Job;
@@ -85,6 +87,8 @@ extern const int npass;
 /* Copy forward: map[r] is where node r went, NONE if it did not. */
 typedef struct Copy { const Graph *in; Graph *out; Ref *map; } Copy;
 Copy copy_begin(const Graph *in, Job *);
+/* All as it is, its labels free to be changed; operands are shared. */
+Graph *copy_whole(const Graph *, Job *);
 Ref copy_node(Copy *, Ref);               /* the same node, operands mapped */
 /* Append a node like r with other operands (already in out). */
 Ref copy_node_in(Copy *, Ref r, const Ref *in, int nin);

@@ -15,7 +15,8 @@
  *                  src/tir/usmp/algo/hill_climb.cc)
  *   piling         in orders that are shaken by lot
  *
- * The items placed so far are found by time: the steps are cut into windows,
+ * First fit looks at taken bytes (place_shelf.c).  A fit that looks at the
+ * items placed so far finds them by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
  * and the few that live long, not all. */
 #include "passes/place.h"
@@ -30,6 +31,7 @@ typedef struct Place {
     Item *item;
     uint32_t n, nstep, width;             /* steps of a window */
     Arena *arena;
+    Shelf *shelf;
     Window window[NWINDOW];
     uint32_t *seen, stamp;                /* by item: last search that met it */
     uint32_t *placed, nplaced;            /* items by rising `at` */
@@ -142,22 +144,7 @@ static uint32_t neighbours(Place *p, const Item *it)
 
 /* ---- a place for one ---- */
 
-typedef int64_t Fit(Place *, const Item *);
-
-/* The lowest where it meets none of the items placed before it. */
-static int64_t first_fit(Place *p, const Item *it)
-{
-    uint32_t n = neighbours(p, it);
-    int64_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const Item *x = &p->item[p->met[i]];
-        if (x->at - at >= it->size)
-            break;
-        if (x->at + x->size > at)
-            at = x->at + x->size;
-    }
-    return at;
-}
+typedef enum Fit { FIRST, TOUCH } Fit;
 
 /* Steps in which `it` would touch a neighbour, the floor or the ceiling. */
 static int64_t touched(const Place *p, const Item *it, uint32_t n, int64_t at)
@@ -212,16 +199,27 @@ static int64_t keep(Place *p)
     return peak;
 }
 
-/* One by one in that order; the peak. */
-static int64_t fit_all(Place *p, const uint32_t *order, Fit *fit)
+static void forget(Place *p)
 {
     p->nplaced = 0;
     for (int w = 0; w < NWINDOW; w++)
         p->window[w].n = 0;
+    shelf_clear(p->shelf);
+}
+
+/* One by one in that order; the peak. */
+static int64_t fit_all(Place *p, const uint32_t *order, Fit fit)
+{
+    forget(p);
     for (uint32_t i = 0; i < p->n; i++) {
         Item *it = &p->item[order[i]];
-        it->at = fit(p, it);
-        remember(p, order[i]);
+        if (fit == FIRST) {
+            it->at = shelf_first(p->shelf, it);
+            shelf_take(p->shelf, it);
+        } else {
+            it->at = touch_fit(p, it);
+            remember(p, order[i]);
+        }
     }
     return keep(p);
 }
@@ -246,7 +244,7 @@ static void promote(Place *p, uint32_t *order, int64_t peak)
     order[to] = x;
 }
 
-static void climb(Place *p, How how, Fit *fit)
+static void climb(Place *p, How how, Fit fit)
 {
     uint32_t *order = sorted(p, how, 0);
     uint32_t *best = alloc(p->arena, (p->n + 1) * sizeof *best);
@@ -275,12 +273,12 @@ static void search(Place *p)
     static const How shaken[] = { BY_LENGTH, BY_AREA, BY_LENGTH };
     int64_t rounds = SHAKE / (2 * (int64_t)p->n * p->n + 1);
     for (How how = 0; how < NHOW && !good(p); how++)
-        fit_all(p, sorted(p, how, 0), first_fit);
+        fit_all(p, sorted(p, how, 0), FIRST);
     for (How how = 0; how < NHOW && !good(p); how++)
         pile(p, how, 0);
     for (How how = 0; how < NHOW && !good(p); how++) {
-        climb(p, how, touch_fit);
-        climb(p, how, first_fit);
+        climb(p, how, TOUCH);
+        climb(p, how, FIRST);
     }
     for (int64_t i = 0; i < rounds && !good(p); i++)
         pile(p, shaken[i % 3], i % 2 ? 100 : 300);
@@ -308,6 +306,7 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     Place *p = alloc(arena, sizeof *p);
     *p = (Place){ .item = item, .n = n, .nstep = nstep, .lot = 1,
                   .width = nstep / NWINDOW + 1, .arena = arena };
+    p->shelf = shelf_new(arena, nstep);
     p->seen = alloc(arena, (n + 1) * sizeof *p->seen);
     p->placed = alloc(arena, (n + 1) * sizeof *p->placed);
     p->met = alloc(arena, (n + 1) * sizeof *p->met);

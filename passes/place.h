@@ -24,7 +24,15 @@ static inline bool item_meets(const Item *a, const Item *b)
 int64_t place_items(Item *, uint32_t n, uint32_t nstep, int64_t *lower,
                     uint32_t *when);
 
-/* The same below `limit`, by piling, preferring items early in `order`
+/* Bytes that items have taken, by step: place_shelf.c. */
+typedef struct Shelf Shelf;
+Shelf *shelf_new(Arena *, uint32_t nstep);
+void shelf_clear(Shelf *);
+void shelf_take(Shelf *, const Item *);
+/* The lowest place where the item meets no taken byte in its steps. */
+int64_t shelf_first(const Shelf *, const Item *);
+
+/* As place_items, below `limit`, by piling, preferring items early in `order`
  * (place_pile.c); false when no way was found in so many visits: then `at` is
  * undefined. */
 bool place_pile(Item *, uint32_t n, uint32_t nstep, const uint32_t *order,

@@ -99,14 +99,6 @@ static bool read_late(const Graph *g, const Node *n, int i)
     return i >= s.nin || !s.in[i].unread;
 }
 
-static Graph *as_it_is(const Graph *in, Job *j)
-{
-    Copy c = copy_begin(in, j);
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    return copy_end(&c);
-}
-
 /* ---- products ---- */
 
 enum { RATIO = 8 };                       /* a product's seconds over those of
@@ -236,6 +228,15 @@ static Graph *selective(const Graph *in, Job *j)
     return copy_end(&c);
 }
 
+/* Does anything work in that segment, or behind it? */
+static bool works_from(const Graph *g, Segment s)
+{
+    Ref r = 0;
+    while (r < g->n && g->node[r].segment < s)
+        r++;
+    return r < g->n;
+}
+
 static bool trains(const Graph *g)
 {
     bool late = false;
@@ -247,8 +248,9 @@ static bool trains(const Graph *g)
 Graph *pass_recompute(const Graph *in, Job *j)
 {
     Recompute word = j->plan ? j->plan->recompute : RECOMPUTE_SELECTIVE;
-    if (!j->target || !j->target->cost || word == RECOMPUTE_NONE)
-        return as_it_is(in, j);
+    if (!j->target || !j->target->cost || word == RECOMPUTE_NONE
+        || !works_from(in, BACKWARD))
+        return copy_whole(in, j);
     Graph *g = selective(in, j);
     return word == RECOMPUTE_SELECTIVE || !trains(g) ? g
          : word == RECOMPUTE_FULL ? recompute_full(g, j)

@@ -76,13 +76,15 @@ static void copy_readers(Again *a, Arena *scratch)
 
 Graph *pass_regather(const Graph *in, Job *j)
 {
+    if (!j->plan || !j->plan->gather)
+        return copy_whole(in, j);
     Again a = { .c = copy_begin(in, j) };
     a.whole = alloc(j->scratch, in->n + 1);
     a.made = alloc(j->scratch, ((size_t)in->n * NSEG + 1) * sizeof *a.made);
     for (size_t i = 0; i < (size_t)in->n * NSEG; i++)
         a.made[i] = NONE;
-    a.batch = j->plan && j->plan->gather == GATHER_BATCH;
-    for (Ref r = 0; j->plan && j->plan->gather && r < in->n; r++)
+    a.batch = j->plan->gather == GATHER_BATCH;
+    for (Ref r = 0; r < in->n; r++)
         a.whole[r] = is_whole(&a, r);
     copy_readers(&a, j->scratch);
     return copy_end(&a.c);

@@ -64,7 +64,6 @@ static bool of_the_step(const Node *n)
 
 Graph *pass_segment(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
     bool *need = needed_by_backward(in, j->scratch);
     bool *after = alloc(j->scratch, in->n + 1);
     bool *data = alloc(j->scratch, in->n + 1);
@@ -85,9 +84,8 @@ Graph *pass_segment(const Graph *in, Job *j)
     }
     put_off(in, segment, j->scratch);
     leave_casts(in, segment, j->scratch);
-    for (Ref r = 0; r < in->n; r++) {
-        Ref q = copy_node(&c, r);
-        c.out->node[q].segment = segment[r];
-    }
-    return copy_end(&c);
+    Graph *g = copy_whole(in, j);
+    for (Ref r = 0; r < in->n; r++)
+        g->node[r].segment = segment[r];
+    return g;
 }
