@@ -399,7 +399,7 @@ static void rank_init(DpcLocal *w, int32_t i)
     l->comm.members[0] = w->size;
     l->comm.index[0] = i;
     l->posts = (DpcPosts){.comm = &l->comm, .gone = &w->gone,
-                          .rank = local_rank, .copy = local_copy};
+                          .me = i, .rank = local_rank, .copy = local_copy};
     dpc_posts_place(&l->posts, w->post, w->size);
 }
 

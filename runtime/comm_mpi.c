@@ -337,14 +337,25 @@ static const DpcCommOps mpi_ops = {
     .abort = mpi_abort, .close = mpi_close,
 };
 
+/* DPC_NODE=N: so many ranks count as a node, to try several on one. */
+static int node_split(Mpi *m)
+{
+    const char *text = getenv("DPC_NODE");
+    int n = text ? atoi(text) : 0;
+    if (n > 0)
+        return MPI_Comm_split(m->group[0], m->comm.rank / n, m->comm.rank,
+                              &m->node);
+    return MPI_Comm_split_type(m->group[0], MPI_COMM_TYPE_SHARED, 0,
+                               MPI_INFO_NULL, &m->node);
+}
+
 static DpcStatus world_make(Mpi *m)
 {
     int lr, ls, rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->group[0]);
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_set_errhandler(m->group[0], MPI_ERRORS_RETURN);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_split_type(m->group[0], MPI_COMM_TYPE_SHARED, 0,
-                                 MPI_INFO_NULL, &m->node);
+        rc = node_split(m);
     if (rc == MPI_SUCCESS)
         rc = ops_make(m);
     if (rc != MPI_SUCCESS)
@@ -388,8 +399,10 @@ DpcStatus dpc_mpi_open(DpcComm **out)
     DpcStatus s = world_make(m);
     const char *wish = getenv("DPC_COMM");
     *out = &m->comm;
-    if (s || m->comm.local_size != size || size == 1 ||
-        (wish && !strcmp(wish, "mpi")))
+    int32_t together = m->comm.local_size > 1;
+    if (!s)
+        s = mpi_vote(&m->comm, &together);
+    if (s || !together || (wish && !strcmp(wish, "mpi")))
         return s;
     return dpc_node_open(&m->comm, out);
 }

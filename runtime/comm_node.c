@@ -1,6 +1,6 @@
 /* comm_node.c -- ranks of one node, without MPI in the way.
  *
- * When all ranks are on one node, MPI only brings them together.  They meet
+ * Where ranks are on one node, MPI only brings them together.  They meet
  * by counters in a shared page and sleep on them (futex), and read each
  * other's memory by process_vm_readv: one copy, from buffers that stay
  * private, so that the arena keeps its huge pages.  An all_reduce is two
@@ -12,7 +12,14 @@
  * small ones, and several times the rate for large ones.
  *
  * Folds go in member order in f32 and are rounded once: all ranks get the
- * same bits in every run. */
+ * same bits in every run.
+ *
+ * Of a group over several nodes an all_reduce has three parts: each member
+ * folds its part of what its node has, the members at the same place of all
+ * nodes sum that part by MPI, and each fetches the other parts on its node; so
+ * a node's link carries each number once each way, whatever ranks it has
+ * (Thakur et al. 2005).  This wants as many members on each node.  All else
+ * between nodes is MPI's. */
 #define _GNU_SOURCE                       /* process_vm_readv */
 #include "runtime/comm_own.h"
 #include "runtime/fold.h"
@@ -39,15 +46,29 @@ typedef struct Shown {
 
 typedef struct Page {
     _Atomic int32_t gone;                 /* who gave up, + 1 */
-    Shown rank[];
+    int32_t first;                        /* rank of the node's first */
+    Shown rank[];                         /* of the node */
 } Page;
+
+/* Where a rank is: its node, by the first rank there, and its number on it. */
+typedef struct Place { int32_t node, local; } Place;
+
+/* What a group has on this node. */
+typedef struct Part {
+    int32_t n, me;                        /* members; which one this rank is */
+    int32_t *rank;                        /* their numbers on the node */
+    bool whole;                           /* there are no others */
+    int32_t outer;                        /* MPI's group of those at this place
+                                             on all nodes; -1: there is none */
+} Part;
 
 typedef struct Node {
     DpcComm comm;
     DpcComm *mpi;                         /* owned */
     Page *page;
     size_t page_bytes;
-    int32_t *member[DPC_NGROUP];          /* ranks, by index */
+    Place *place;                         /* of all ranks */
+    Part part[DPC_NGROUP];
     uint32_t round[DPC_NGROUP];
     DpcPosts posts;
     float *sum, *other;                   /* [BLOCK] */
@@ -75,13 +96,13 @@ static DpcStatus await(Node *n, _Atomic uint32_t *at, uint32_t round)
 
 static DpcStatus meet(Node *n, int32_t g)
 {
-    Shown *me = &n->page->rank[n->comm.rank];
+    Shown *me = &n->page->rank[n->comm.local_rank];
     uint32_t round = ++n->round[g];
     atomic_store(&me->met[g], round);
     dpc_futex_wake(&me->met[g]);
     DpcStatus s = DPC_OK;
-    for (int32_t i = 0; !s && i < n->comm.members[g]; i++)
-        s = await(n, &n->page->rank[n->member[g][i]].met[g], round);
+    for (int32_t i = 0; !s && i < n->part[g].n; i++)
+        s = await(n, &n->page->rank[n->part[g].rank[i]].met[g], round);
     return s;
 }
 
@@ -103,12 +124,16 @@ static bool fetch(pid_t pid, uint64_t from, void *to, int64_t bytes)
 }
 
 /* Of a rank that died the watch knows more: it gets time to speak first. */
-static DpcStatus unreadable(const Node *n, int32_t rank)
+static DpcStatus unreadable(const Node *n, int32_t local)
 {
+    int32_t rank = 0;
     const struct timespec second = {1, 0};
     int why = errno;
     if (why == ESRCH)
         nanosleep(&second, NULL);
+    while (n->place[rank].node != n->page->first
+           || n->place[rank].local != local)
+        rank++;
     return dpc_fail(DPC_ENV, "rank %d: error: the memory of rank %d cannot be "
         "read: %s%s", n->comm.rank, rank, strerror(why),
         why == ESRCH ? "; it died" : "; start with DPC_COMM=mpi");
@@ -119,9 +144,9 @@ static DpcStatus unreadable(const Node *n, int32_t rank)
 static DpcStatus take(const Node *n, const DpcWire *w, int32_t i, uint64_t base,
                       int64_t at, void *to, int64_t bytes)
 {
-    int32_t rank = n->member[w->group][i];
+    int32_t rank = n->part[w->group].rank[i];
     uint64_t from = base + (uint64_t)at;
-    if (rank == n->comm.rank) {
+    if (rank == n->comm.local_rank) {
         memmove(to, (const void *)(uintptr_t)from, (size_t)bytes);
         return DPC_OK;
     }
@@ -131,12 +156,12 @@ static DpcStatus take(const Node *n, const DpcWire *w, int32_t i, uint64_t base,
 
 static Shown *shown(const Node *n, const DpcWire *w, int32_t i)
 {
-    return &n->page->rank[n->member[w->group][i]];
+    return &n->page->rank[n->part[w->group].rank[i]];
 }
 
 static void publish(Node *n, const DpcWire *w)
 {
-    Shown *me = &n->page->rank[n->comm.rank];
+    Shown *me = &n->page->rank[n->comm.local_rank];
     me->wire[w->group].in = (uint64_t)(uintptr_t)w->in;
     me->wire[w->group].out = (uint64_t)(uintptr_t)w->out;
 }
@@ -169,9 +194,9 @@ static DpcStatus fold_part(Node *n, const DpcWire *w, int64_t at,
     DpcStatus s = DPC_OK;
     for (int64_t i = 0; !s && i < count; i += BLOCK) {
         int64_t k = count - i < BLOCK ? count - i : BLOCK;
-        for (int32_t m = 0; !s && m < n->comm.members[w->group]; m++) {
+        for (int32_t m = 0; !s && m < n->part[w->group].n; m++) {
             const void *from = (const char *)w->in + (at + i) * e;
-            if (m != n->comm.index[w->group]) {
+            if (m != n->part[w->group].me) {
                 s = take(n, w, m, shown(n, w, m)->wire[w->group].in,
                          (at + i) * e, n->other, k * e);
                 from = n->other;
@@ -187,18 +212,29 @@ static DpcStatus fold_part(Node *n, const DpcWire *w, int64_t at,
 
 /* ---- collectives ---- */
 
+/* Sums over the nodes what each has folded, in place. */
+static DpcStatus outer_reduce(Node *n, const DpcWire *w, void *at,
+                              int64_t count)
+{
+    DpcWire o = *w;
+    o.group = n->part[w->group].outer;
+    o.in = o.out = at, o.count = count;
+    return o.group < 0 || !count ? DPC_OK
+                                 : n->mpi->ops->all_reduce(n->mpi, &o);
+}
+
 static DpcStatus reduce_small(Node *n, const DpcWire *w)
 {
     int32_t g = w->group, turn = n->round[g] & 1;
     int64_t bytes = w->count * dpc_dtype_size(w->dtype);
-    memcpy(n->page->rank[n->comm.rank].small[g][turn], w->in, (size_t)bytes);
+    memcpy(n->page->rank[n->comm.local_rank].small[g][turn], w->in, (size_t)bytes);
     DpcStatus s = meet(n, g);
     if (s)
         return s;
-    for (int32_t m = 0; m < n->comm.members[g]; m++)
+    for (int32_t m = 0; m < n->part[g].n; m++)
         fold_in(w, n->sum, shown(n, w, m)->small[g][turn], m == 0, w->count);
     fold_out(w, w->out, n->sum, w->count);
-    return DPC_OK;
+    return outer_reduce(n, w, w->out, w->count);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -208,15 +244,17 @@ static int64_t least(int64_t a, int64_t b)
 
 static DpcStatus reduce_large(Node *n, const DpcWire *w)
 {
-    int32_t g = w->group, members = n->comm.members[g], me = n->comm.index[g];
+    int32_t g = w->group, members = n->part[g].n, me = n->part[g].me;
     int64_t e = dpc_dtype_size(w->dtype);
     int64_t part = (w->count / members + ALIGN) / ALIGN * ALIGN;
     int64_t at = least(me * part, w->count);
+    int64_t own = least(part, w->count - at);
     publish(n, w);
     DpcStatus s = meet(n, g);
     if (!s)
-        s = fold_part(n, w, at, least(part, w->count - at),
-                      (char *)w->out + at * e);
+        s = fold_part(n, w, at, own, (char *)w->out + at * e);
+    if (!s)
+        s = outer_reduce(n, w, (char *)w->out + at * e, own);
     if (!s)
         s = meet(n, g);
     for (int32_t i = 1; !s && i < members; i++) {
@@ -231,14 +269,17 @@ static DpcStatus reduce_large(Node *n, const DpcWire *w)
 
 static DpcStatus node_all_reduce(DpcComm *c, const DpcWire *w)
 {
+    Node *n = (Node *)c;
     bool small = w->count * dpc_dtype_size(w->dtype) <= SMALL;
+    if (!n->part[w->group].whole && n->part[w->group].outer < 0)
+        return n->mpi->ops->all_reduce(n->mpi, w);
     return small ? reduce_small((Node *)c, w) : reduce_large((Node *)c, w);
 }
 
 static DpcStatus node_reduce_scatter(DpcComm *c, const DpcWire *w)
 {
     Node *n = (Node *)c;
-    if (w->in == w->out)
+    if (w->in == w->out || !n->part[w->group].whole)
         return n->mpi->ops->reduce_scatter(n->mpi, w);
     publish(n, w);
     DpcStatus s = meet(n, w->group);
@@ -270,7 +311,8 @@ static DpcStatus node_all_gather(DpcComm *c, const DpcWire *w)
     uintptr_t in = (uintptr_t)w->in, out = (uintptr_t)w->out;
     uintptr_t own = out + (uintptr_t)(c->index[w->group] * bytes);
     uintptr_t end = out + (uintptr_t)(c->members[w->group] * bytes);
-    if (in != own && in < end && in + (uintptr_t)bytes > out)
+    bool apart = in != own && in < end && in + (uintptr_t)bytes > out;
+    if (apart || !n->part[w->group].whole)
         return n->mpi->ops->all_gather(n->mpi, w);
     return blocks(n, w, false);
 }
@@ -278,8 +320,8 @@ static DpcStatus node_all_gather(DpcComm *c, const DpcWire *w)
 static DpcStatus node_all_to_all(DpcComm *c, const DpcWire *w)
 {
     Node *n = (Node *)c;
-    return w->in == w->out ? n->mpi->ops->all_to_all(n->mpi, w)
-                           : blocks(n, w, true);
+    return w->in == w->out || !n->part[w->group].whole
+        ? n->mpi->ops->all_to_all(n->mpi, w) : blocks(n, w, true);
 }
 
 static DpcStatus node_copy(DpcComm *c, int32_t rank, uint64_t from, void *to,
@@ -292,27 +334,73 @@ static DpcStatus node_copy(DpcComm *c, int32_t rank, uint64_t from, void *to,
 
 static int32_t node_rank(const DpcComm *c, int32_t group, int32_t member)
 {
-    return ((const Node *)c)->member[group][member];
+    return ((const Node *)c)->part[group].rank[member];
 }
 
 static DpcStatus node_exchange(DpcComm *c, const DpcHop *h, int32_t n)
 {
-    return dpc_posts_exchange(&((Node *)c)->posts, h, n);
+    Node *node = (Node *)c;
+    bool here = true;
+    for (int32_t i = 0; i < n; i++)
+        here &= node->part[h[i].group].whole;
+    return here ? dpc_posts_exchange(&node->posts, h, n)
+                : node->mpi->ops->exchange(node->mpi, h, n);
 }
 
 static DpcStatus node_barrier(DpcComm *c)
 {
-    return meet((Node *)c, 0);
+    Node *n = (Node *)c;
+    return n->part[0].whole ? meet(n, 0) : n->mpi->ops->barrier(n->mpi);
 }
 
 static DpcStatus node_vote(DpcComm *c, int32_t *value)
 {
     const DpcWire w = {.dtype = DPC_I32, .fold = DPC_MAX, .count = 1,
                        .in = value, .out = value};
-    return reduce_small((Node *)c, &w);
+    Node *n = (Node *)c;
+    return n->part[0].whole ? reduce_small(n, &w)
+                            : n->mpi->ops->vote(n->mpi, value);
 }
 
 /* ---- the world ---- */
+
+/* Members of a list of ranks that are on this node, and where the list has as
+ * many on each: *even. */
+static bool part_make(Node *n, const int32_t *list, int32_t size, Part *p,
+                      bool *even)
+{
+    int32_t node = n->page->first;
+    *p = (Part){.outer = -1, .rank = calloc((size_t)size, sizeof *p->rank)};
+    for (int32_t i = 0; p->rank && i < size; i++)
+        if (n->place[list[i]].node == node) {
+            p->me = list[i] == n->comm.rank ? p->n : p->me;
+            p->rank[p->n++] = n->place[list[i]].local;
+        }
+    p->whole = p->n == size;
+    *even = true;
+    for (int32_t i = 0; i < size; i++) {
+        int32_t k = 0;
+        for (int32_t j = 0; j < size; j++)
+            k += n->place[list[j]].node == n->place[list[i]].node;
+        *even &= k == p->n;
+    }
+    return p->rank != NULL;
+}
+
+/* MPI's group of those at this rank's place on all nodes, if any group of the
+ * world wants one: all ranks make it together. */
+static DpcStatus outer_make(Node *n, Part *p, int32_t color, int32_t key,
+                            bool even)
+{
+    int32_t wants = !p->whole && even && p->n > 1, any = wants, outer;
+    DpcStatus s = n->mpi->ops->vote(n->mpi, &any);
+    if (s || !any)
+        return s;
+    int32_t place = wants ? p->me : 0;
+    s = n->mpi->ops->group(n->mpi, color * n->comm.size + place, key, &outer);
+    p->outer = !s && wants ? outer : -1;
+    return s;
+}
 
 static DpcStatus node_group(DpcComm *c, int32_t color, int32_t key,
                             int32_t *group)
@@ -321,16 +409,22 @@ static DpcStatus node_group(DpcComm *c, int32_t color, int32_t key,
     DpcStatus s = n->mpi->ops->group(n->mpi, color, key, group);
     if (s)
         return s;
-    int32_t g = *group, *m = calloc((size_t)c->size, sizeof *m);
-    n->member[g] = m;
-    if (!m)
-        return dpc_fail(DPC_MEMORY, "comm: error: no memory");
+    int32_t g = *group, *list = calloc((size_t)c->size, sizeof *list);
     const DpcWire w = {.dtype = DPC_I32, .group = g, .count = 1,
-                       .in = &c->rank, .out = m};
-    c->ngroup = n->mpi->ngroup;
+                       .in = &c->rank, .out = list};
+    bool even = false;
     c->members[g] = n->mpi->members[g];
     c->index[g] = n->mpi->index[g];
-    return n->mpi->ops->all_gather(n->mpi, &w);
+    if (list)
+        s = n->mpi->ops->all_gather(n->mpi, &w);
+    if (!s && (!list || !part_make(n, list, c->members[g], &n->part[g],
+                                   &even)))
+        s = dpc_fail(DPC_MEMORY, "comm: error: no memory");
+    if (!s)
+        s = outer_make(n, &n->part[g], color, key, even);
+    c->ngroup = n->mpi->ngroup;
+    free(list);
+    return s;
 }
 
 static DpcStatus node_share(DpcComm *c, size_t bytes, void **page)
@@ -350,7 +444,8 @@ static void node_abort(DpcComm *c, int code)
 static void node_free(Node *n)
 {
     for (int32_t g = 0; g < DPC_NGROUP; g++)
-        free(n->member[g]);
+        free(n->part[g].rank);
+    free(n->place);
     if (n->page)
         munmap(n->page, n->page_bytes);
     free(n->sum);
@@ -369,21 +464,22 @@ static const DpcCommOps node_ops = {
     .name = "node", .group = node_group, .share = node_share,
     .all_reduce = node_all_reduce, .reduce_scatter = node_reduce_scatter,
     .all_gather = node_all_gather, .all_to_all = node_all_to_all,
-    .exchange = node_exchange, .barrier = node_barrier, .vote = node_vote, .abort = node_abort,
-    .close = node_close,
+    .exchange = node_exchange, .barrier = node_barrier, .vote = node_vote,
+    .abort = node_abort, .close = node_close,
 };
 
-/* Whether each rank can read every other's memory; all get one answer. */
+/* Whether each rank can read the memory of every other on its node; all get
+ * one answer. */
 static DpcStatus probe(Node *n, bool *can)
 {
-    Shown *me = &n->page->rank[n->comm.rank];
+    Shown *me = &n->page->rank[n->comm.local_rank];
     uint64_t seen;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);   /* for Yama */
     me->pid = (int32_t)getpid();
     me->probe = (uint64_t)(uintptr_t)&known;
     DpcStatus s = n->mpi->ops->barrier(n->mpi);
     int32_t cannot = 0;
-    for (int32_t i = 0; i < n->comm.size; i++) {
+    for (int32_t i = 0; i < n->comm.local_size; i++) {
         const Shown *r = &n->page->rank[i];
         cannot |= !fetch(r->pid, r->probe, &seen, sizeof seen) ||
                   seen != known;
@@ -391,6 +487,27 @@ static DpcStatus probe(Node *n, bool *can)
     if (!s)
         s = n->mpi->ops->vote(n->mpi, &cannot);
     *can = !cannot;
+    return s;
+}
+
+/* Where all ranks are, and what the world has on this node. */
+static DpcStatus places_make(Node *n)
+{
+    int32_t size = n->comm.size;
+    Place mine = {n->page->first, n->comm.local_rank};
+    const DpcWire w = {.dtype = DPC_I32, .count = 2, .in = &mine,
+                       .out = n->place};
+    int32_t *list = calloc((size_t)size, sizeof *list);
+    DpcStatus s = n->mpi->ops->all_gather(n->mpi, &w);
+    bool even;
+    for (int32_t i = 0; list && i < size; i++)
+        list[i] = i;
+    if (!s && (!list || !part_make(n, list, size, &n->part[0], &even)))
+        s = dpc_fail(DPC_MEMORY, "comm: error: no memory");
+    if (!s)
+        s = outer_make(n, &n->part[0], 0, n->comm.rank, even);
+    n->comm.ngroup = n->mpi->ngroup;
+    free(list);
     return s;
 }
 
@@ -404,11 +521,29 @@ static Node *node_new(DpcComm *mpi)
     n->mpi = mpi;
     n->sum = malloc(BLOCK * sizeof *n->sum);
     n->other = malloc(BLOCK * sizeof *n->other);
-    n->member[0] = calloc((size_t)mpi->size, sizeof *n->member[0]);
-    if (n->sum && n->other && n->member[0])
+    n->place = calloc((size_t)mpi->size, sizeof *n->place);
+    if (n->sum && n->other && n->place)
         return n;
     node_free(n);
     return NULL;
+}
+
+static DpcStatus page_open(Node *n)
+{
+    size_t shown = sizeof(Page) + sizeof(Shown) * (size_t)n->comm.local_size;
+    shown = (shown + 63) / 64 * 64;
+    n->page_bytes = shown + dpc_posts_bytes(n->comm.local_size);
+    DpcStatus s = n->mpi->ops->share(n->mpi, n->page_bytes,
+                                     (void **)&n->page);
+    if (s)
+        return s;
+    if (n->comm.local_rank == 0)
+        n->page->first = n->comm.rank;    /* seen behind the next barrier */
+    n->posts = (DpcPosts){.comm = &n->comm, .gone = &n->page->gone,
+                          .me = n->comm.local_rank, .rank = node_rank,
+                          .copy = node_copy};
+    dpc_posts_place(&n->posts, (char *)n->page + shown, n->comm.local_size);
+    return DPC_OK;
 }
 
 DpcStatus dpc_node_open(DpcComm *mpi, DpcComm **out)
@@ -416,19 +551,12 @@ DpcStatus dpc_node_open(DpcComm *mpi, DpcComm **out)
     Node *n = node_new(mpi);
     if (!n)
         return dpc_fail(DPC_MEMORY, "comm: error: no memory");
-    for (int32_t i = 0; i < mpi->size; i++)
-        n->member[0][i] = i;
-    size_t shown = sizeof(Page) + sizeof(Shown) * (size_t)mpi->size;
-    shown = (shown + 63) / 64 * 64;
-    n->page_bytes = shown + dpc_posts_bytes(mpi->size);
     bool can = false;
-    DpcStatus s = mpi->ops->share(mpi, n->page_bytes, (void **)&n->page);
-    if (!s) {
-        n->posts = (DpcPosts){.comm = &n->comm, .gone = &n->page->gone,
-                              .rank = node_rank, .copy = node_copy};
-        dpc_posts_place(&n->posts, (char *)n->page + shown, mpi->size);
+    DpcStatus s = page_open(n);
+    if (!s)
         s = probe(n, &can);
-    }
+    if (!s && can)
+        s = places_make(n);
     if (s || !can) {
         node_free(n);
         *out = mpi;

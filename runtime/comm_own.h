@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* Ranks of one node: `out` carries what MPI would, by shared memory, and owns
- * `mpi`; it is `mpi` itself where ranks may not read each other's memory. */
+/* Ranks of a node talk by shared memory, and nodes by `mpi`, which `out` owns;
+ * it is `mpi` itself where ranks may not read each other's memory. */
 DpcStatus dpc_node_open(DpcComm *mpi, DpcComm **out);
 
 /* ---- post.c: transfers between two ranks that share memory ---- */
@@ -15,10 +15,11 @@ DpcStatus dpc_node_open(DpcComm *mpi, DpcComm **out);
 typedef struct DpcPost DpcPost;
 typedef struct DpcPosts {
     DpcComm *comm;                        /* of this rank */
+    int32_t me, size;                     /* among those that share memory */
     _Atomic uint32_t *bell;               /* [size] rung for a rank to look */
     DpcPost *post;                        /* [size, size] from, to */
     const _Atomic int32_t *gone;          /* rank that gave up, + 1 */
-    /* World rank of a member; reads what a rank has at `from`. */
+    /* A member's number among them; reads what it has at `from`. */
     int32_t (*rank)(const DpcComm *, int32_t group, int32_t member);
     DpcStatus (*copy)(DpcComm *, int32_t rank, uint64_t from, void *to,
                       int64_t bytes);

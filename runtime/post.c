@@ -48,6 +48,7 @@ size_t dpc_posts_bytes(int32_t size)
 
 void dpc_posts_place(DpcPosts *p, void *memory, int32_t size)
 {
+    p->size = size;
     p->bell = memory;
     p->post = (DpcPost *)((char *)memory + bells_bytes(size));
 }
@@ -60,13 +61,13 @@ static void ring(const DpcPosts *p, int32_t rank)
 
 static DpcPost *post_of(const DpcPosts *p, int32_t from, int32_t to)
 {
-    return &p->post[(size_t)from * (size_t)p->comm->size + (size_t)to];
+    return &p->post[(size_t)from * (size_t)p->size + (size_t)to];
 }
 
 /* Puts it up where the post is free; is over once it was taken. */
 static int send_on(const DpcPosts *p, const DpcHop *h, int32_t to, int state)
 {
-    DpcPost *q = post_of(p, p->comm->rank, to);
+    DpcPost *q = post_of(p, p->me, to);
     uint32_t posted = atomic_load(&q->posted);
     if (atomic_load(&q->taken) != posted)
         return state;
@@ -82,13 +83,13 @@ static int send_on(const DpcPosts *p, const DpcHop *h, int32_t to, int state)
 static DpcStatus take_on(const DpcPosts *p, const DpcHop *h, int32_t from,
                          uint8_t *state)
 {
-    DpcPost *q = post_of(p, from, p->comm->rank);
+    DpcPost *q = post_of(p, from, p->me);
     uint32_t taken = atomic_load(&q->taken);
     if (atomic_load(&q->posted) == taken)
         return DPC_OK;
     if (q->bytes != h->bytes)
-        return dpc_fail(DPC_BUG, "rank %d: internal error: rank %d sends %lld "
-            "bytes where %lld are awaited", p->comm->rank, from,
+        return dpc_fail(DPC_BUG, "rank %d: internal error: number %d "
+            "sends %lld bytes where %lld are awaited", p->comm->rank, from,
             (long long)q->bytes, (long long)h->bytes);
     DpcStatus s = p->copy(p->comm, from, q->from, h->at, h->bytes);
     if (s)
@@ -137,7 +138,7 @@ static DpcStatus look(const DpcPosts *p, const DpcHop *h, int32_t n,
 DpcStatus dpc_posts_exchange(const DpcPosts *p, const DpcHop *h, int32_t n)
 {
     uint8_t state[DPC_NHOP] = {NEW};
-    _Atomic uint32_t *bell = &p->bell[p->comm->rank];
+    _Atomic uint32_t *bell = &p->bell[p->me];
     for (int looks = 0;; looks++) {
         uint32_t rung = atomic_load(bell);
         int32_t left;

@@ -45,13 +45,14 @@ exec ip netns exec $b unshare --uts sh -c "hostname dpcb; cd $PWD; \$*"
 EOF
 chmod +x agent
 
-# hosts BIN ARGS...: a rank on each.
+# hosts N BIN ARGS...: so many ranks on each.
 hosts() {
+    each=$1; shift
     run ip netns exec "$a" unshare --uts sh -c 'hostname dpca; exec "$@"' sh \
         mpirun --mca plm rsh --mca plm_rsh_agent "$PWD/agent" \
         --mca btl tcp,self --mca btl_tcp_if_include "$net.0/24" \
         --mca oob_tcp_if_include "$net.0/24" -x DPC_SERIAL \
-        -n 2 --host "$net.1,$net.2" "$@"
+        -n $((2 * each)) --host "$net.1:$each,$net.2:$each" "$@"
 }
 
 # Losses of two runs, step by step, the same to 1e-6.
@@ -69,23 +70,46 @@ export DPC_SERIAL=0
 compile deep deep --ranks 2 || { not_ok "deep compiles" "exit $?"; exit; }
 train="train --data data --steps 6 --log-every 1"
 ranks 2 deep $train --out near || not_ok "two ranks of one host" "exit $rc"
-hosts ./deep $train --out far
+hosts 1 ./deep $train --out far
 exits 0 "two hosts train, and know that they are two" "2 nodes x 1"
 if alike near far; then ok "over hosts as on one"
 else not_ok "over hosts as on one" "$(paste one two | head -3 | tr '\n' ';')"
 fi
 export DPC_SERIAL=1
-hosts ./deep $train --out serial
+hosts 1 ./deep $train --out serial
 export DPC_SERIAL=0
 if [ "$rc" = 0 ] && alike far serial; then ok "without overlap the same"
 else not_ok "without overlap the same" "exit $rc"
+fi
+
+# ---- two ranks a host: a sum crosses the link once ----
+
+sent() { ip netns exec "$a" cat /sys/class/net/va/statistics/tx_bytes; }
+
+options="--ranks 4 --define width=256"
+compile deep four $options || not_ok "four compiles" "exit $?"
+ranks 4 four $train --out near4 || not_ok "four ranks of one host" "exit $rc"
+before=$(sent)
+hosts 2 ./four $train --out far4
+bytes=$(($(sent) - before))
+exits 0 "two hosts of two ranks train" "4 ranks = 2 nodes x 2"
+if alike near4 far4; then ok "sums by node as by rank"
+else not_ok "sums by node as by rank" "$(paste one two | tr '\n' ';')"
+fi
+# Of a sum of n numbers over four ranks one rank's share of a ring is 1.5 n.
+whole=$("$dpc" sim "$models/deep.lua" $options --json |
+    sed 's/.*"bytes_sent": \([0-9]*\).*/\1/')
+whole=$((whole * 6 * 2 / 3))
+note "six steps sum $whole bytes, the link carried $bytes each way"
+if holds "$bytes < 1.2 * $whole + 1000000"; then ok "a sum crosses once"
+else not_ok "a sum crosses once" "$bytes of $whole bytes"
 fi
 
 # ---- overlap, where a step sends as long as it computes ----
 
 # Median seconds of the last ten of 13 steps.
 step() {
-    hosts ./wide train --data data --steps 13 --log-every 1 --out "$1" \
+    hosts 1 ./wide train --data data --steps 13 --log-every 1 --out "$1" \
         --metrics "$1.jsonl" --resume none
     field step_s "$1.jsonl" | tail -10 | sort -n | sed -n 5p
 }

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 70000, RANKS = 3 };
+enum { MOST = 90000, RANKS = 3 };
 
 typedef struct Bench {
     DpcComm *c;
@@ -168,7 +168,7 @@ static char sent(int32_t from, int32_t to, int32_t k, int64_t i)
 static DpcStatus hops(Bench *b, bool together)
 {
     enum { PAIR = 3 };
-    DpcHop h[2 * PAIR * RANKS];
+    DpcHop h[2 * PAIR * (RANKS + 1)];
     int32_t me = b->c->rank, n = 0;
     int64_t at[2] = {0, 0};               /* received, sent */
     for (int32_t k = 0; k < PAIR; k++)
@@ -352,7 +352,8 @@ static void a_hop_ends_when_the_other_gives_up(void **state)
     two_ranks(alone_main);
 }
 
-static void under_mpirun(const char *name)
+/* node: ranks that count as one; 0: all. */
+static void under_mpirun(const char *name, int ranks, int node)
 {
     char self[2048], line[4096], text[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -361,8 +362,8 @@ static void under_mpirun(const char *name)
     self[n] = 0;
     snprintf(line, sizeof line, "OMPI_ALLOW_RUN_AS_ROOT=1 "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 COMM_RANKS=%s DPC_COMM=%s "
-        "OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -n %d %s 2>&1", name, name,
-        RANKS, self);
+        "DPC_NODE=%d OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -n %d %s 2>&1",
+        name, name, node, ranks, self);
     FILE *f = popen(line, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
@@ -375,13 +376,21 @@ static void under_mpirun(const char *name)
 static void ranks_of_a_node_agree_over_shared_memory(void **state)
 {
     (void)state;
-    under_mpirun("node");
+    under_mpirun("node", RANKS, 0);
 }
 
 static void ranks_agree_over_mpi(void **state)
 {
     (void)state;
-    under_mpirun("mpi");
+    under_mpirun("mpi", RANKS, 0);
+}
+
+/* Two and two: sums go up, over and down.  Two and one: they cannot. */
+static void ranks_of_several_nodes_agree(void **state)
+{
+    (void)state;
+    under_mpirun("node", 4, 2);
+    under_mpirun("node", RANKS, 2);
 }
 
 int main(void)
@@ -396,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_hop_ends_when_the_other_gives_up),
         cmocka_unit_test(ranks_of_a_node_agree_over_shared_memory),
         cmocka_unit_test(ranks_agree_over_mpi),
+        cmocka_unit_test(ranks_of_several_nodes_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
