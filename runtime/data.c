@@ -8,13 +8,14 @@
  * (cycle walking): the orbit of a point inside returns inside, and the map so
  * made is a bijection.  Less than four applications on average.  Black and
  * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. */
-#include "runtime/data_reader.h"
+#include "runtime/data_shard.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- small helpers of all readers ---- */
 
@@ -266,6 +267,8 @@ static DpcStatus open_spec(char *spec, DpcData *d)
         return open_dir(spec, split, option, idx, d);
     if (ends(spec, ".tar"))
         return open_archives(spec, option, d);
+    if (access(spec, F_OK) && spec[strcspn(spec, "=/")] == '=')
+        return dpc_shards_data(spec, d);
     return open_list(spec, d);
 }
 

@@ -206,6 +206,26 @@ static DpcStatus tensors_seek(DpcTars *t, int64_t sample, DpcTarColumn *c,
     return s == DPC_USER ? blame(t, sample, "its .safetensors") : s;
 }
 
+/* ---- rows beside ---- */
+
+/* DALLE2-pytorch's rule: the last digits of the key are the row's number. */
+static DpcStatus row_seek(DpcTars *t, int64_t sample, DpcTarColumn *c)
+{
+    const char *key = dpc_tars_key(t, sample);
+    size_t n = strlen(key), digits = (size_t)t->option.digits;
+    const char *from = n < digits ? key : key + n - digits;
+    if (n < digits || strspn(from, "0123456789") != digits)
+        return dpc_tars_fail(t, sample, "its key does not end in the %zu "
+                             "digits of a row of \"%s\" (digits=N)", digits,
+                             c->name);
+    int64_t number = dpc_shard_number(t->file.path[t->sample[sample].tar]);
+    DpcStatus s = dpc_shards_seek(c->shards, number < 0 ? 0 : number,
+                                  strtoll(from, NULL, 10));
+    if (!s && dpc_shards_zero(c->shards))
+        s = dpc_fail(DPC_USER, "error: its row is all zero: missing");
+    return s == DPC_USER ? blame(t, sample, c->name) : s;
+}
+
 /* ---- a record ---- */
 
 static DpcStatus column_seek(DpcTars *t, int64_t sample, int i)
@@ -214,6 +234,8 @@ static DpcStatus column_seek(DpcTars *t, int64_t sample, int i)
     const DpcTarMember *m = dpc_tars_find_member(t, sample, i);
     if (c->kind == DPC_M_TEXT || c->kind == DPC_M_JSON)
         return text_seek(t, sample, c, m);
+    if (c->kind == DPC_M_ROWS)
+        return row_seek(t, sample, c);
     if (!m)
         return dpc_tars_fail(t, sample, "sample %lld has no \"%s\"",
                              (long long)sample, c->kind == DPC_M_TENSORS
@@ -284,6 +306,8 @@ static DpcStatus tars_read(void *self, int64_t sample, int field, void *to)
         return array_read(a, to);
     } else if (c->kind == DPC_M_IMAGE) {
         memcpy(to, c->rgb, (size_t)(3 * c->h * c->w));
+    } else if (c->kind == DPC_M_ROWS) {
+        dpc_shards_read(c->shards, to);
     } else if (c->kind == DPC_M_LABEL) {
         memcpy(to, &c->label, sizeof c->label);
     } else {
@@ -299,6 +323,7 @@ static void tars_close(void *self)
         free(t->column[i].rgb);
         free(t->column[i].text);
         dpc_safe_close(t->column[i].safe);
+        dpc_shards_close(t->column[i].shards);
     }
     for (int i = 0; i < t->nfield; i++)
         free((char *)t->field[i].field.name);
@@ -460,14 +485,41 @@ static DpcStatus column_fields(DpcTars *t, int i, DpcData *d)
         return array_field(t, i, d);
     case DPC_M_TENSORS:
         return tensor_fields(t, i, d);
+    case DPC_M_ROWS:
+        a.field = *dpc_shards_field(t->column[i].shards);
+        return field_add(t, d, a, t->column[i].name, "");
     default:
         return text_field(t, i, d);
     }
 }
 
-DpcStatus dpc_tars_fields(DpcTars *t, DpcData *d)
+/* A column for each rows=NAME:DIR. */
+static DpcStatus rows_open(DpcTars *t)
 {
     DpcStatus s = DPC_OK;
+    for (int i = 0; !s && i < t->option.nrows; i++) {
+        const struct DpcDataRows *r = &t->option.rows[i];
+        DpcTarColumn *c = &t->column[t->ncolumn];
+        for (int k = 0; k < t->ncolumn; k++)
+            if (!strcmp(t->column[k].name, r->name))
+                return dpc_fail(DPC_USER, "%s: error: data: rows=%s:%s: the "
+                                "archives have a field of that name; "
+                                "name the field otherwise",
+                                t->file.path[0], r->name, r->dir);
+        if (t->ncolumn == DPC_NFIELD)
+            return dpc_fail(DPC_USER, "%s: error: data: more than %d fields",
+                            t->file.path[0], DPC_NFIELD);
+        s = dpc_shards_open(r->name, r->dir, &c->shards);
+        c->kind = DPC_M_ROWS;
+        snprintf(c->name, sizeof c->name, "%s", r->name);
+        t->ncolumn++;
+    }
+    return s;
+}
+
+DpcStatus dpc_tars_fields(DpcTars *t, DpcData *d)
+{
+    DpcStatus s = rows_open(t);
     for (int i = 0; !s && i < t->ncolumn; i++)
         s = column_fields(t, i, d);
     for (int i = 0; !s && i < t->option.npad; i++) {

@@ -219,7 +219,8 @@ static int64_t tars_bytes(const DpcTars *t)
                 t->member_cap * (int64_t)sizeof *t->member;
     for (int i = 0; i < t->ncolumn; i++)
         n += 3 * t->column[i].h * t->column[i].w +
-             (t->column[i].text ? t->option.text + 1 : 0);
+             (t->column[i].text ? t->option.text + 1 : 0) +
+             (t->column[i].shards ? dpc_shards_bytes(t->column[i].shards) : 0);
     return n + (t->imager ? dpc_imager_bytes(t->imager) : 0);
 }
 

@@ -4,6 +4,7 @@
 #define DPC_DATA_TAR_H
 
 #include "runtime/data_reader.h"
+#include "runtime/data_shard.h"
 #include "runtime/image.h"
 #include "runtime/safetensors.h"
 
@@ -13,6 +14,7 @@ enum { DPC_FILE_MAX = 1 << 28, DPC_TEXT_MAX = 1 << 16 };
 typedef enum DpcMemberKind {
     DPC_M_IMAGE, DPC_M_TEXT, DPC_M_JSON, DPC_M_LABEL, DPC_M_ARRAY,
     DPC_M_TENSORS,                        /* a .safetensors file: many fields */
+    DPC_M_ROWS,                           /* no member: a row beside */
     DPC_M_NKIND
 } DpcMemberKind;
 
@@ -25,6 +27,7 @@ typedef struct DpcTarColumn {
     char *text;                           /* [text + 1] of `current` */
     int32_t label;                        /* of `current` */
     DpcSafe *safe;                        /* TENSORS: of `current` */
+    DpcShards *shards;                    /* ROWS */
 } DpcTarColumn;
 
 typedef struct DpcTarMember {
@@ -61,7 +64,6 @@ typedef struct DpcTars {
     int64_t image_max, text_max;          /* bytes of the largest */
     DpcDataOptions option;
     DpcImager *imager;
-    struct DpcShards *shards;             /* rows beside; NULL: none */
     int64_t current;                      /* -1: none */
 } DpcTars;
 
