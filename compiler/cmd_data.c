@@ -3,7 +3,9 @@
  *     head    fields, and the first samples
  *     stats   of each field over all samples: mean, deviation, extremes
  *     verify  every sample read once; corrupt ones counted and named
- *     tokens  a text as the ids of a tokenizer (data_token.c) */
+ *     tokens  a text as the ids of a tokenizer (data_token.c)
+ *     pack    a folder of files becomes archives with an index (data_pack.c)
+ *     index   where the records of archives lie, and their hashes */
 #include "compiler/data.h"
 #include <math.h>
 #include <stdlib.h>
@@ -124,20 +126,36 @@ static int data_stats(const Options *o)
 
 /* ---- verify ---- */
 
+/* The record against its index; 1: it is another. */
+static int index_verify(DpcData *d, int64_t sample, bool *known)
+{
+    DpcStatus s = dpc_data_index_check(d, sample, known);
+    if (s && s != DPC_USER)
+        runtime_fail(s);
+    if (s)
+        fprintf(stderr, "%s\n", dpc_last_error());
+    return s != DPC_OK;
+}
+
 static int data_verify(const Options *o)
 {
     DpcData *d = data_open(o, DPC_DATA_ALL);
-    int64_t n = dpc_data_count(d);
-    for (int64_t i = 0; i < n; i++)
-        for (int k = 0; k < dpc_data_nfield(d); k++) {
-            Arena *a = arena_new();
+    int64_t n = dpc_data_count(d), other = 0;
+    bool known = false;
+    for (int64_t i = 0; i < n; i++) {
+        other += index_verify(d, i, &known);
+        Arena *a = arena_new();
+        for (int k = 0; k < dpc_data_nfield(d); k++)
             data_read(d, i, k, a);
-            arena_free(a);
-        }
+        arena_free(a);
+    }
     int64_t bad = dpc_data_bad(d);
-    printf("%lld samples, %lld corrupt\n", (long long)n, (long long)bad);
+    printf("%lld samples, %lld corrupt", (long long)n, (long long)bad);
+    if (known)
+        printf(", %lld not as indexed", (long long)other);
+    printf("\n");
     dpc_data_close(d);
-    return bad ? 1 : 0;
+    return bad || other ? 1 : 0;
 }
 
 int cmd_data(const Options *o)
@@ -147,9 +165,11 @@ int cmd_data(const Options *o)
         int (*fn)(const Options *);
     } what[] = { { "head", data_head }, { "stats", data_stats },
                  { "verify", data_verify },
-                 { "tokens", data_tokens } };
+                 { "tokens", data_tokens }, { "pack", data_pack },
+                 { "index", data_index } };
     for (int i = 0; i < COUNT(what); i++)
         if (strcmp(o->file[0], what[i].name) == 0)
             return what[i].fn(o);
-    usage("data: \"%s\" is not one of head, stats, verify, tokens", o->file[0]);
+    usage("data: \"%s\" is not one of head, stats, verify, index, "
+          "pack, tokens", o->file[0]);
 }

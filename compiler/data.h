@@ -6,5 +6,7 @@
 #include "runtime/data.h"
 
 int data_tokens(const Options *);         /* data_token.c */
+int data_pack(const Options *);           /* data_pack.c */
+int data_index(const Options *);
 
 #endif

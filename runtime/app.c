@@ -212,6 +212,7 @@ static uint64_t fingerprint(const DpcData *d)
         h = mixed(h, f->name, strlen(f->name));
         h = (h ^ (uint64_t)dpc_field_bytes(f)) * 0x100000001b3;
     }
+    h = mixed(h, dpc_data_hash(d), strlen(dpc_data_hash(d)));
     return (h ^ (uint64_t)dpc_data_count(d)) * 0x100000001b3;
 }
 

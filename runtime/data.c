@@ -201,7 +201,7 @@ static DpcStatus open_tars(const char *dir, const char *option, bool *none,
     DpcStatus s = dpc_tars_find(dir, &path, &n);
     *none = !s && !n;
     if (!s && n)
-        s = dpc_tars_open(path, n, option, d);
+        s = dpc_tars_open(path, n, true, option, d);
     paths_free(path, n);
     free(path);
     return s;
@@ -215,7 +215,7 @@ static DpcStatus open_archives(const char *list, const char *option,
     int n = 0;
     DpcStatus s = dpc_braces(list, &path, &n);
     if (!s)
-        s = dpc_tars_open(path, n, option, d);
+        s = dpc_tars_open(path, n, false, option, d);
     paths_free(path, n);
     free(path);
     return s;
@@ -316,6 +316,8 @@ int64_t dpc_data_count(const DpcData *d) { return d->count; }
 int dpc_data_nfield(const DpcData *d) { return d->nfield; }
 int64_t dpc_data_bad(const DpcData *d) { return d->bad; }
 int64_t dpc_data_bytes(const DpcData *d) { return d->bytes; }
+
+const char *dpc_data_hash(const DpcData *d) { return d->hash; }
 
 const DpcField *dpc_data_field(const DpcData *d, int i)
 {

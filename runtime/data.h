@@ -65,6 +65,24 @@ int64_t dpc_data_bad(const DpcData *);    /* corrupt samples so far */
 int64_t dpc_data_bytes(const DpcData *);  /* memory held, at most */
 void dpc_data_close(DpcData *);           /* NULL is fine */
 
+/* Archives have an index beside them (data_index.c), which says what they
+ * were when it was made.  Writes it anew; *where: its path, until the next
+ * call.  DPC_USER: the data are no archives, or not of one folder. */
+DpcStatus dpc_data_index_write(DpcData *, const char **where);
+const char *dpc_data_hash(const DpcData *);     /* of its index; "": none */
+/* DPC_USER: a record's bytes are not those of its index; *known: it has
+ * one. */
+DpcStatus dpc_data_index_check(DpcData *, int64_t sample, bool *known);
+
+/* Archives of the files below a folder: those of one name up to its first dot
+ * are a record (data_pack.c). */
+typedef struct DpcPack {
+    const char *out, *prefix;             /* folder; PREFIX000000.tar */
+    int64_t records, bytes;               /* of an archive, at most; about */
+} DpcPack;
+typedef struct DpcPackTold { int64_t records, archives, bytes; } DpcPackTold;
+DpcStatus dpc_data_pack(const char *dir, const DpcPack *, DpcPackTold *);
+
 /* The sample at place k of the endless sequence of epochs: epoch k / count is
  * a permutation of all samples, chosen by (seed, epoch).  count > 0, k >= 0;
  * constant time, no table. */

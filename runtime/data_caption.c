@@ -1,8 +1,9 @@
-/* data_caption.c -- the text of pictures, from a list beside them.
+/* data_caption.c -- the text of pictures, from a list or files beside them.
  *
  * captions.tsv:   NAME <tab> TEXT, a line a picture
  * captions.jsonl: {"file": NAME, "caption": TEXT}, or the "file_name" and
  *                 "text" of Hugging Face's metadata.jsonl
+ * X.txt:          beside X.png and the like, where there is no list
  * NAME is relative to the folder.  A name that is not there is an error and
  * not a silence: it is nearly always a wrong folder.  A picture without a
  * line has the empty text. */
@@ -124,6 +125,54 @@ DpcStatus dpc_captions_read(const char *dir, char *const *name, int64_t n,
             s = captions_file(&c, f, kind[i].put);
             fclose(f);
         }
+        free(path);
+    }
+    return s;
+}
+
+/* The text of a file, without the ends of lines behind it; NULL: there is
+ * none. */
+static DpcStatus beside_read(const char *path, char **text)
+{
+    enum { MOST = 1 << 16 };
+    FILE *f = fopen(path, "rbe");
+    *text = NULL;
+    if (!f)
+        return errno == ENOENT ? DPC_OK
+             : dpc_fail(DPC_USER, "%s: error: captions: %s; look at its "
+                        "permissions", path, strerror(errno));
+    char *s = malloc(MOST + 1);
+    size_t n = s ? fread(s, 1, MOST, f) : 0;
+    bool good = s && !ferror(f);
+    fclose(f);
+    if (!good) {
+        free(s);
+        return s ? dpc_fail(DPC_ENV, "%s: error: captions: cannot be read",
+                            path)
+                 : dpc_fail(DPC_MEMORY, "data: error: out of memory");
+    }
+    s[n] = '\0';
+    for (n = strlen(s); n && strchr("\r\n", s[n - 1]); )
+        s[--n] = '\0';
+    *text = realloc(s, n + 1);
+    return DPC_OK;
+}
+
+DpcStatus dpc_captions_beside(const char *dir, char *const *name, int64_t n,
+                              char **caption, bool *found)
+{
+    DpcStatus s = DPC_OK;
+    *found = false;
+    for (int64_t i = 0; !s && i < n; i++) {
+        char *path = dpc_path_join(dir, name[i]);
+        char *dot = path ? strrchr(path, '.') : NULL;
+        if (!dot || strlen(dot) < 4) {
+            free(path);
+            return dpc_fail(DPC_MEMORY, "data: error: out of memory");
+        }
+        memcpy(dot, ".txt", 5);
+        s = beside_read(path, &caption[i]);
+        *found |= caption[i] != NULL;
         free(path);
     }
     return s;

@@ -64,7 +64,7 @@ static bool same_class(const char *a, const char *b)
 }
 
 /* By class, then by name. */
-static int by_class(const void *x, const void *y)
+int dpc_folder_order(const void *x, const void *y)
 {
     const char *a = *(char *const *)x, *b = *(char *const *)y;
     size_t n = class_length(a), m = class_length(b);
@@ -154,7 +154,7 @@ static DpcStatus folder_list(Folder *f)
         return dpc_fail(DPC_USER, "%s: error: data: 0 pictures below the "
                         "folder, wanted at least 1; give a folder with .png, "
                         ".jpg or .webp files", f->dir);
-    qsort(f->name, (size_t)f->n, sizeof *f->name, by_class);
+    qsort(f->name, (size_t)f->n, sizeof *f->name, dpc_folder_order);
     f->label = malloc((size_t)f->n * sizeof *f->label);
     f->path = malloc(strlen(f->dir) + (size_t)f->name_max + 2);
     if (!f->label || !f->path)
@@ -175,8 +175,10 @@ static DpcStatus folder_captions(Folder *f)
     f->caption = calloc((size_t)f->n, sizeof *f->caption);
     if (!f->caption)
         return no_memory();
-    DpcStatus s = dpc_captions_read(f->dir, f->name, f->n, by_class,
+    DpcStatus s = dpc_captions_read(f->dir, f->name, f->n, dpc_folder_order,
                                     f->caption, &found);
+    if (!s && !found)
+        s = dpc_captions_beside(f->dir, f->name, f->n, f->caption, &found);
     if (s)
         return s;
     if (!found) {

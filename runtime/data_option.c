@@ -4,7 +4,8 @@
  *     text=N             bytes of a text; longer ones are cut
  *     pad=NAME:N         records of NAME have up to N rows
  *     rows=NAME:DIR      NAME is a row of the .npy files in DIR
- *     digits=N           of a key, that count its row there */
+ *     digits=N           of a key, that count its row there
+ *     index=no           archives are listed anew */
 #include "runtime/data_reader.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -83,6 +84,7 @@ DpcStatus dpc_data_options(const char *what, const char *p, DpcDataOptions *o)
            : is(&p, "text=")   ? number(&p, TEXT_MAX, &o->text)
            : is(&p, "pad=")    ? pad_read(&p, o)
            : is(&p, "rows=")   ? rows_read(&p, o)
+           : is(&p, "index=no") ? (o->no_index = true)
            : is(&p, "digits=") ? number(&p, 18, &o->digits) : false;
         ok = ok && (!*p || *p == '&');
         p += *p == '&';
@@ -90,6 +92,6 @@ DpcStatus dpc_data_options(const char *what, const char *p, DpcDataOptions *o)
     return ok ? DPC_OK
          : dpc_fail(DPC_USER, "%s: error: data: option \"%s\" is not known; "
                     "wanted size=HxW (to %d), text=BYTES (to %d), "
-                    "pad=NAME:ROWS, rows=NAME:DIR, digits=N, joined by &",
+                    "pad=NAME:ROWS, rows=NAME:DIR, digits=N, index=no, joined by &",
                     what, all, SIDE_MAX, TEXT_MAX);
 }

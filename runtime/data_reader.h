@@ -3,6 +3,7 @@
 #define DPC_DATA_READER_H
 
 #include "runtime/data.h"
+#include "runtime/hash.h"
 #include <stdatomic.h>
 
 enum { DPC_NFIELD = 32, DPC_WHY = 1024 };
@@ -29,6 +30,7 @@ struct DpcData {
     int64_t bytes;                        /* memory held */
     int64_t budget;                       /* corrupt samples allowed */
     _Atomic int64_t bad;                  /* corrupt samples met */
+    char hash[DPC_HASH];                  /* of its index; "": none */
     uint8_t *corrupt;                     /* a bit a sample: met and corrupt */
     int64_t limit[DPC_NFIELD];            /* numbers are below; 0: any */
     char *why[DPC_NFIELD];                /* owned */
@@ -81,9 +83,10 @@ DpcStatus dpc_idx_find(const char *dir, const char *split, char **path,
 /* Pictures below `dir`; `option` is the text behind '?', or NULL. */
 DpcStatus dpc_folder_open(const char *dir, const char *option, DpcData *);
 
-/* Tar files as WebDataset writes them; see data_tar.c. */
-DpcStatus dpc_tars_open(char *const *path, int n, const char *option,
-                        DpcData *);
+/* Tar files as WebDataset writes them; see data_tar.c.  `all`: those are the
+ * files of a folder. */
+DpcStatus dpc_tars_open(char *const *path, int n, bool all,
+                        const char *option, DpcData *);
 /* The .tar files of a folder, sorted; *n = 0: none.  The caller frees. */
 DpcStatus dpc_tars_find(const char *dir, char ***path, int *n);
 /* The names of a list, separated by commas; "s-{08..10}.tar" is three.  The
@@ -103,6 +106,7 @@ typedef struct DpcDataOptions {
     struct DpcDataPad { char name[64]; int64_t rows; } pad[DPC_NFIELD];
     struct DpcDataRows { char name[64], dir[1024]; } rows[DPC_NFIELD];
     int npad, nrows;
+    bool no_index;
 } DpcDataOptions;
 DpcStatus dpc_data_options(const char *what, const char *, DpcDataOptions *);
 
@@ -126,11 +130,16 @@ DpcStatus dpc_file_take(const char *path, int fd, int64_t at, int64_t n,
 void dpc_text_put(const char *text, int64_t n, uint8_t *to, int64_t size);
 
 typedef int DpcOrder(const void *, const void *);
+DpcOrder dpc_folder_order;                /* names: by class, then by name */
 /* Text of pictures: caption[i] belongs to name[i], which is sorted by `order`;
  * it is owned by the caller, NULL where the list has none.  *found: there was
  * a list. */
 DpcStatus dpc_captions_read(const char *dir, char *const *name, int64_t n,
                             DpcOrder *order, char **caption, bool *found);
+
+/* The same from NAME.txt beside each picture NAME.png. */
+DpcStatus dpc_captions_beside(const char *dir, char *const *name, int64_t n,
+                              char **caption, bool *found);
 
 /* *n *= by; false when that does not fit or `by` is not positive. */
 bool dpc_size_mul(int64_t *n, int64_t by);

@@ -266,6 +266,21 @@ static bool is_array(const DpcTars *t, const DpcTarField *a)
            (kind == DPC_M_ARRAY || kind == DPC_M_TENSORS);
 }
 
+int64_t dpc_tars_rows(DpcTars *t, int64_t sample, int field)
+{
+    DpcTarField a = t->field[field];
+    DpcTarColumn *c = &t->column[a.column];
+    const DpcTarMember *m = dpc_tars_find_member(t, sample, a.column);
+    a.padded = true;
+    a.field.dim[0] = INT64_MAX;
+    t->current = -1;
+    if (!m || !is_array(t, &a) || !a.field.ndim)
+        return 0;
+    if (c->kind == DPC_M_TENSORS && tensors_seek(t, sample, c, m))
+        return 0;
+    return field_seek(t, sample, &a) ? 0 : a.lies.field.dim[0];
+}
+
 static DpcStatus tars_seek(void *self, int64_t sample)
 {
     DpcTars *t = self;

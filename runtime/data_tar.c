@@ -52,23 +52,42 @@ static const struct { const char *ext, *name; DpcMemberKind kind; } known[] = {
     {"safetensors", "", DPC_M_TENSORS},
 };
 
-/* "png", or "NAME.png"; false: a file that is none of ours. */
-static bool kind_of(const char *ext, DpcMemberKind *kind, char name[64])
+/* Row of "png", or of "NAME.png"; -1: a file that is none of ours. */
+static int kind_of(const char *ext, char name[64])
 {
     const char *dot = strrchr(ext, '.'), *last = dot ? dot + 1 : ext;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (int i = 0; i < (int)(sizeof known / sizeof *known); i++) {
         if (strcasecmp(last, known[i].ext))
             continue;
-        *kind = known[i].kind;
-        if (dot && (*kind == DPC_M_JSON || *kind == DPC_M_TENSORS))
-            return false;
+        if (dot && (known[i].kind == DPC_M_JSON ||
+                    known[i].kind == DPC_M_TENSORS))
+            return -1;
         if (dot)
             snprintf(name, 64, "%.*s", (int)strcspn(ext, "."), ext);
         else
             snprintf(name, 64, "%s", known[i].name);
-        return true;
+        return i;
     }
-    return false;
+    return -1;
+}
+
+void dpc_tars_ext(const DpcTars *t, const DpcTarMember *m, char *to,
+                  size_t size)
+{
+    const char *name = t->column[m->column].name;
+    if (strcmp(name, known[m->ext].name))
+        snprintf(to, size, "%s.%s", name, known[m->ext].ext);
+    else
+        snprintf(to, size, "%s", known[m->ext].ext);
+}
+
+const char *dpc_member_ext(const char *path, char field[64])
+{
+    const char *base = strrchr(path, '/'), *dot;
+    base = base ? base + 1 : path;
+    dot = strchr(base, '.');
+    return base[0] == '.' || !dot || kind_of(dot + 1, field) < 0 ? NULL
+         : dot + 1;
 }
 
 /* The column, new when no sample had one; -1: no room. */
@@ -113,8 +132,8 @@ DpcStatus dpc_tars_sample(DpcTars *t, const char *key)
         return no_memory();
     memcpy(t->keys + t->nkey, key, (size_t)n);
     t->sample[t->count++] = (DpcTarSample){t->nmember, t->nkey,
-                                           t->file.n - 1};
-    t->sample[t->count] = (DpcTarSample){t->nmember, t->nkey, -1};
+                                           t->file.n - 1, 0};
+    t->sample[t->count] = (DpcTarSample){t->nmember, t->nkey, -1, 0};
     t->nkey += n;
     return DPC_OK;
 }
@@ -148,17 +167,18 @@ static void sizes_note(DpcTars *t, DpcMemberKind kind, int64_t size)
 DpcStatus dpc_tars_member(DpcTars *t, const char *ext, int64_t at,
                           int64_t size)
 {
-    DpcMemberKind kind;
     char name[64];
-    if (!kind_of(ext, &kind, name))
+    int row = kind_of(ext, name);
+    if (row < 0)
         return DPC_OK;
+    DpcMemberKind kind = known[row].kind;
     int c = column_at(t, kind, name);
     if (c < 0)
         return dpc_fail(DPC_USER, "%s: error: data: more than %d kinds of "
                         "members; make archives of fewer",
                         t->file.path[t->file.n - 1], DPC_NFIELD);
     sizes_note(t, kind, size);
-    DpcTarMember m = {at, size, c, kind == DPC_M_JSON};
+    DpcTarMember m = {at, size, c, (uint8_t)row, kind == DPC_M_JSON};
     DpcTarMember *had = (DpcTarMember *)dpc_tars_find_member(t, t->count - 1,
                                                              c);
     if (had && m.json)
@@ -176,18 +196,47 @@ DpcStatus dpc_tars_member(DpcTars *t, const char *ext, int64_t at,
 static DpcStatus member(void *arg, const char *path, int64_t at, int64_t size)
 {
     DpcTars *t = arg;
-    DpcMemberKind kind;
-    const char *base = strrchr(path, '/');
-    base = base ? base + 1 : path;
-    const char *dot = strchr(base, '.');
     char key[KEY], name[64];
-    if (base[0] == '.' || !dot || !kind_of(dot + 1, &kind, name))
+    const char *ext = dpc_member_ext(path, name);
+    if (!ext)
         return DPC_OK;
-    snprintf(key, sizeof key, "%.*s", (int)(dot - path), path);
+    snprintf(key, sizeof key, "%.*s", (int)(ext - path) - 1, path);
     bool more = t->count && t->sample[t->count - 1].tar == t->file.n - 1 &&
                 !strcmp(key, dpc_tars_key(t, t->count - 1));
     DpcStatus s = more ? DPC_OK : dpc_tars_sample(t, key);
-    return s ? s : dpc_tars_member(t, dot + 1, at, size);
+    return s ? s : dpc_tars_member(t, ext, at, size);
+}
+
+/* Those of the index that no option says. */
+static void pads_take(DpcTars *t, const DpcIndex *x)
+{
+    DpcDataOptions *o = &t->option;
+    for (int i = 0; i < DPC_NFIELD; i++) {
+        const char *name;
+        int64_t rows = dpc_index_pad(x, i, &name);
+        bool said = !rows || o->npad == DPC_NFIELD;
+        for (int k = 0; !said && k < o->npad; k++)
+            said = !strcmp(o->pad[k].name, name);
+        if (said)
+            continue;
+        snprintf(o->pad[o->npad].name, sizeof o->pad->name, "%s", name);
+        o->pad[o->npad++].rows = rows;
+    }
+}
+
+/* By the index beside them. */
+static DpcStatus tars_list_index(DpcTars *t, DpcIndex *x, char *const *path,
+                                 int n, bool all)
+{
+    DpcStatus s = DPC_OK;
+    for (int i = 0; !s && i < n; i++) {
+        s = dpc_file_add(&t->file, path[i]);
+        s = s ? s : dpc_index_tar(x, t, path[i]);
+    }
+    if (!s && all)
+        s = dpc_index_all_used(x);
+    pads_take(t, x);
+    return s;
 }
 
 /* An archive that breaks off ends with a sample that has nothing. */
@@ -224,17 +273,25 @@ static int64_t tars_bytes(const DpcTars *t)
     return n + (t->imager ? dpc_imager_bytes(t->imager) : 0);
 }
 
-DpcStatus dpc_tars_open(char *const *path, int n, const char *option,
-                        DpcData *d)
+DpcStatus dpc_tars_open(char *const *path, int n, bool all,
+                        const char *option, DpcData *d)
 {
+    DpcIndex *x = NULL;
     DpcTars *t = calloc(1, sizeof *t);
     if (!t)
         return no_memory();
     t->current = -1;
     d->reader = &dpc_tars_reader, d->self = t;
     DpcStatus s = dpc_data_options(path[0], option, &t->option);
-    for (int i = 0; !s && i < n; i++)
+    if (!s && !t->option.no_index)
+        s = dpc_index_open(path[0], &x);
+    for (int i = 0; !s && !x && i < n; i++)
         s = tar_list(t, path[i]);
+    if (!s && x) {
+        s = tars_list_index(t, x, path, n, all);
+        snprintf(d->hash, sizeof d->hash, "%s", dpc_index_hash(x));
+    }
+    dpc_index_close(x);
     if (!s && !t->ncolumn)
         s = dpc_fail(DPC_USER, "%s: error: data: 0 samples; wanted members "
                      "like \"000.jpg\", \"000.txt\"", path[0]);

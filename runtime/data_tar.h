@@ -33,6 +33,7 @@ typedef struct DpcTarColumn {
 typedef struct DpcTarMember {
     int64_t at, size;                     /* bytes in the archive */
     int32_t column;
+    uint8_t ext;                          /* row of the table of ends */
     bool json;                            /* a caption within a description */
 } DpcTarMember;
 
@@ -40,6 +41,7 @@ typedef struct DpcTarSample {
     int64_t member;                       /* its first; the next's ends them */
     int64_t key;                          /* place of its name in `keys` */
     int32_t tar;
+    uint64_t hash;                        /* of its bytes, by the index */
 } DpcTarSample;
 
 /* A field is a column, or a part of one. */
@@ -81,7 +83,31 @@ const char *dpc_tars_key(const DpcTars *, int64_t sample);
 DpcStatus dpc_tars_fail(const DpcTars *, int64_t sample, const char *f, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What stands behind the first dot of a member's name, and its field ("" of
+ * tensors); NULL: a file that is none of ours. */
+const char *dpc_member_ext(const char *path, char field[64]);
+/* "png", or "NAME.png". */
+void dpc_tars_ext(const DpcTars *, const DpcTarMember *, char *to,
+                  size_t size);
+
+/* data_index.c */
+#define DPC_INDEX "dpc.index"
+typedef struct DpcIndex DpcIndex;
+/* The index beside an archive; *out is NULL when there is none.  DPC_USER: it
+ * is damaged. */
+DpcStatus dpc_index_open(const char *tar, DpcIndex **out);
+void dpc_index_close(DpcIndex *);         /* NULL is fine */
+/* Adds the records of an archive.  DPC_USER: it is not in the index, or has
+ * another size. */
+DpcStatus dpc_index_tar(DpcIndex *, DpcTars *, const char *path);
+DpcStatus dpc_index_all_used(const DpcIndex *);
+const char *dpc_index_hash(const DpcIndex *);
+/* Rows and name of pad i; 0: no such. */
+int64_t dpc_index_pad(const DpcIndex *, int i, const char **name);
+
 /* data_record.c */
+/* Rows of the record's array; 0: it is no array, or another, or damaged. */
+int64_t dpc_tars_rows(DpcTars *, int64_t sample, int field);
 extern const DpcReader dpc_tars_reader;
 /* The fields of all columns, by the first sound record of each. */
 DpcStatus dpc_tars_fields(DpcTars *, DpcData *);
