@@ -16,8 +16,7 @@ static DpcStatus data_pad(const DpcApp *a, const DpcLeaf *l, DpcData *d)
         snprintf(name, sizeof name, "%.*s", (int)(n - m), l->name);
         int32_t of = dpc_rt_find(a->unit, name);
         int field = dpc_data_find(d, name);
-        if (of >= 0 && field >= 0 && a->unit->leaf[of].ndim > 1 &&
-            dpc_data_find(d, l->name) < 0)
+        if (of >= 0 && field >= 0 && a->unit->leaf[of].ndim > 1)
             return dpc_data_pad(d, field, a->unit->leaf[of].dim[1]);
     }
     return DPC_OK;
@@ -27,10 +26,8 @@ DpcStatus dpc_app_data(DpcApp *a, const char *spec, DpcData **d)
 {
     int64_t budget = a->opt.bad_data < 0 ? 100 : a->opt.bad_data;
     DpcStatus s = dpc_data_open(spec, budget, d);
-    if (!s && a->caption)
-        s = dpc_caption_data(a->caption, *d);
     for (uint32_t i = 0; !s && i < a->unit->nleaf; i++)
         if (a->unit->leaf[i].kind == DPC_INPUT)
             s = data_pad(a, &a->unit->leaf[i], *d);
-    return s;
+    return s || !a->caption ? s : dpc_caption_data(a->caption, *d);
 }

@@ -360,9 +360,7 @@ static DpcStatus mark(DpcData *d, int64_t sample)
 
 DpcStatus dpc_data_pad(DpcData *d, int field, int64_t rows)
 {
-    return d->reader->pad ? d->reader->pad(d->self, d, field, rows)
-         : dpc_fail(DPC_USER, "data: error: \"%s\" has samples of one size, "
-                    "and cannot be padded", d->field[field].name);
+    return d->reader->pad ? d->reader->pad(d->self, d, field, rows) : DPC_OK;
 }
 
 DpcStatus dpc_data_limit(DpcData *d, int field, int64_t limit,

@@ -25,9 +25,10 @@ typedef struct DpcData DpcData;
  *                                       train-images-idx3-ubyte.gz
  *   FILE,FILE,...                       IDX files, or .npy files
  *   DIR, folder:DIR?size=HxW&text=N     pictures below DIR
- *   DIR, A.tar,B.tar, s-{00..99}.tar    WebDataset archives, ?size=HxW&text=N
+ *   DIR, A.tar,B.tar, s-{00..99}.tar    archives, ?size=HxW&text=N
  *   NAME=DIR,NAME=DIR                   .npy shards, a folder for each field
- * docs/data.md has all that may stand behind '?'.  Up to `budget_bad` corrupt samples are replaced before reading fails.
+ * docs/data.md has all that may stand behind '?'.  Up to `budget_bad` corrupt
+ * samples are replaced before reading fails.
  * DPC_USER: an input is wrong; DPC_MEMORY: no room; DPC_ENV: I/O. */
 DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **);
 /* A budget for those who look: each corrupt sample is named, none too many. */
@@ -36,9 +37,9 @@ int64_t dpc_data_count(const DpcData *);
 int dpc_data_nfield(const DpcData *);
 const DpcField *dpc_data_field(const DpcData *, int i);
 int dpc_data_find(const DpcData *, const char *name);   /* -1: no such field */
-/* Before the first read: records of a field of rows may have up to `rows`, and
- * are filled up; fields NAME_length and NAME_mask are added.  DPC_USER: all
- * samples of this kind of data have one size. */
+/* Before dpc_data_encode: records of a field of rows may have up to `rows`, and
+ * are filled up; fields NAME_length and NAME_mask are added.  Nothing happens
+ * where the data have such fields of their own, or samples of one size. */
 DpcStatus dpc_data_pad(DpcData *, int field, int64_t rows);
 /* Before the first read: a sample is corrupt that has a number outside of
  * 0 .. limit - 1 in this field; `why` ends the message. */

@@ -45,6 +45,7 @@ struct DpcIndex {
     struct DpcDataPad pad[DPC_NFIELD];
     int npad;
     char hash[DPC_HASH];
+    int64_t count;                        /* records */
 };
 
 static DpcStatus no_memory(void)
@@ -77,12 +78,11 @@ static DpcStatus text_read(DpcIndex *x, FILE *f, size_t *n)
 /* The last line hashes all before it. */
 static DpcStatus hash_check(DpcIndex *x, size_t n)
 {
-    char hex[DPC_HASH];
-    int64_t count;
+    char want[DPC_HASH + 32];
     char *last = n > 1 ? memrchr(x->text, '\n', n - 1) : NULL;
     if (strncmp(x->text, head, sizeof head - 1))
         return bad(x, "it does not begin with \"dpc.index 1\"");
-    if (!last || sscanf(last + 1, "end %" SCNd64 " %32s", &count, hex) != 2)
+    if (!last || sscanf(last + 1, "end %" SCNd64, &x->count) != 1)
         return bad(x, "it breaks off");
     DpcHash *h = dpc_hash_open();
     if (!h)
@@ -90,7 +90,8 @@ static DpcStatus hash_check(DpcIndex *x, size_t n)
     dpc_hash_add(h, x->text, (size_t)(last + 1 - x->text));
     dpc_hash_hex(h, x->hash);
     dpc_hash_close(h);
-    if (strcmp(hex, x->hash))
+    snprintf(want, sizeof want, "end %" PRId64 " %s\n", x->count, x->hash);
+    if (strcmp(last + 1, want))
         return bad(x, "it was changed or damaged: its hash is another");
     last[1] = '\0';
     x->end = last + 1;
@@ -124,7 +125,7 @@ static DpcStatus tar_line(DpcIndex *x, char *line, char *rest)
 static DpcStatus lines_read(DpcIndex *x)
 {
     char *rest = x->text + sizeof head - 1, *line;
-    int64_t left = 0;
+    int64_t left = 0, sum = 0;
     DpcStatus s = DPC_OK;
     while (!s && *rest && (line = strsep(&rest, "\n"))) {
         struct DpcDataPad *p = &x->pad[x->npad];
@@ -133,6 +134,7 @@ static DpcStatus lines_read(DpcIndex *x)
         if (!strncmp(line, "tar ", 4)) {
             s = tar_line(x, line, rest);
             left = s ? 0 : x->tar[x->ntar - 1].count;
+            sum += left;
         } else if (x->npad == DPC_NFIELD ||
                    sscanf(line, "pad %63s %" SCNd64, p->name, &p->rows) != 2) {
             s = bad(x, "a line is malformed");
@@ -140,6 +142,8 @@ static DpcStatus lines_read(DpcIndex *x)
             x->npad++;
         }
     }
+    if (!s && sum != x->count)
+        s = bad(x, "its archives have another number of records than its end");
     return s;
 }
 
@@ -180,15 +184,18 @@ void dpc_index_close(DpcIndex *x)
 }
 
 /* "jpg 512 1234"; the last part of a line is the hash. */
-static DpcStatus record_read(DpcIndex *x, DpcTars *t, char *line)
+static DpcStatus record_read(DpcIndex *x, DpcTars *t, int64_t bytes,
+                             char *line)
 {
     char *key = strsep(&line, "\t"), *part = "", ext[128];
     int64_t at, size;
     DpcStatus s = dpc_tars_sample(t, key);
     while (!s && line && (part = strsep(&line, "\t")) && line)
-        s = sscanf(part, "%127s %" SCNd64 " %" SCNd64, ext, &at, &size) != 3 ||
-            at < 0 || size < 0 ? bad(x, "a record is malformed")
-                               : dpc_tars_member(t, ext, at, size);
+        if (sscanf(part, "%127s %" SCNd64 " %" SCNd64, ext, &at, &size) != 3 ||
+            at < 0 || size < 0 || at > bytes || size > bytes - at)
+            s = bad(x, "a record is malformed");
+        else
+            s = dpc_tars_member(t, ext, at, size);
     t->sample[t->count - 1].hash = s ? 0 : strtoull(part, NULL, 16);
     return s;
 }
@@ -222,7 +229,7 @@ DpcStatus dpc_index_tar(DpcIndex *x, DpcTars *t, const char *path)
     char *line = e->line, *next;          /* lines end in zeros by now */
     for (int64_t i = 0; !s && i < e->count; i++, line = next) {
         next = line + strlen(line) + 1;
-        s = line < x->end ? record_read(x, t, line)
+        s = line < x->end ? record_read(x, t, e->bytes, line)
                           : bad(x, "records are missing");
     }
     e->used = true;

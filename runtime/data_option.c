@@ -92,6 +92,6 @@ DpcStatus dpc_data_options(const char *what, const char *p, DpcDataOptions *o)
     return ok ? DPC_OK
          : dpc_fail(DPC_USER, "%s: error: data: option \"%s\" is not known; "
                     "wanted size=HxW (to %d), text=BYTES (to %d), "
-                    "pad=NAME:ROWS, rows=NAME:DIR, digits=N, index=no, joined by &",
-                    what, all, SIDE_MAX, TEXT_MAX);
+                    "pad=NAME:ROWS, rows=NAME:DIR, digits=N, index=no, "
+                    "joined by &", what, all, SIDE_MAX, TEXT_MAX);
 }

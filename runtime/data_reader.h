@@ -16,8 +16,8 @@ typedef struct DpcReader {
     void (*close)(void *self);
     /* Where a sample comes from, for messages; NULL: its number says it. */
     void (*name)(void *self, int64_t sample, char *to, size_t size);
-    /* Records of the field have up to `rows` rows from now on; changes and
-     * adds fields.  NULL: all have the same. */
+    /* As dpc_data_pad; changes and adds fields.  NULL: all samples have one
+     * size. */
     DpcStatus (*pad)(void *self, DpcData *, int field, int64_t rows);
 } DpcReader;
 

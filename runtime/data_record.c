@@ -378,15 +378,27 @@ static DpcStatus field_add(DpcTars *t, DpcData *d, DpcTarField a,
     return DPC_OK;
 }
 
+/* A field NAME_length or NAME_mask of the records' own. */
+static bool said_already(const DpcTars *t, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < t->nfield; i++) {
+        const char *other = t->field[i].field.name;
+        if (!strncmp(other, name, n) && (!strcmp(other + n, "_length") ||
+                                         !strcmp(other + n, "_mask")))
+            return true;
+    }
+    return false;
+}
+
 static DpcStatus tars_pad(void *self, DpcData *d, int field, int64_t rows)
 {
     DpcTars *t = self;
     DpcTarField *a = &t->field[field];
-    if (!is_array(t, a) || !a->field.ndim)
-        return dpc_fail(DPC_USER, "%s: error: data: \"%s\" is no array of "
-                        "rows, and cannot be padded", t->file.path[0],
-                        a->field.name);
     bool had = a->padded;
+    if (!is_array(t, a) || !a->field.ndim ||
+        (!had && said_already(t, a->field.name)))
+        return DPC_OK;
     t->current = -1;
     a->padded = true;
     a->field.dim[0] = d->field[field].dim[0] = rows;
@@ -539,8 +551,11 @@ DpcStatus dpc_tars_fields(DpcTars *t, DpcData *d)
         s = column_fields(t, i, d);
     for (int i = 0; !s && i < t->option.npad; i++) {
         int k = dpc_data_find(d, t->option.pad[i].name);
-        s = k < 0 ? dpc_fail(DPC_USER, "%s: error: data: pad=%s:%lld: no such "
-                             "field; see dpc data head", t->file.path[0],
+        bool rows = k >= 0 && is_array(t, &t->field[k]) &&
+                    t->field[k].field.ndim;
+        s = !rows ? dpc_fail(DPC_USER, "%s: error: data: pad=%s:%lld: no such "
+                             "field of rows; see dpc data head",
+                             t->file.path[0],
                              t->option.pad[i].name,
                              (long long)t->option.pad[i].rows)
                   : tars_pad(t, d, k, t->option.pad[i].rows);

@@ -359,8 +359,9 @@ static DpcStatus column_open(Alone *a, DpcData *d, char *item)
 {
     char *where = strchr(item, '=');
     if (!where || where == item || !where[1])
-        return dpc_fail(DPC_USER, "%s: error: data: no field and folder; wanted "
-                        "NAME=FOLDER of .npy shards, joined by commas", item);
+        return dpc_fail(DPC_USER, "%s: error: data: no field and folder; "
+                        "wanted NAME=FOLDER of .npy shards, joined by commas",
+                        item);
     *where++ = '\0';
     if (a->ncolumn == DPC_NFIELD)
         return dpc_fail(DPC_USER, "data: error: more than %d fields",

@@ -74,16 +74,9 @@ static void texts_name(void *self, int64_t sample, char *to, size_t size)
         snprintf(to, size, "sample %lld", (long long)sample);
 }
 
-static DpcStatus texts_pad(void *self, DpcData *d, int field, int64_t rows)
-{
-    Texts *t = self;
-    t->current = -1;
-    return t->reader->pad(t->self, d, field, rows);
-}
-
 static const DpcReader texts = {
     .seek = texts_seek, .read = texts_read, .close = texts_close,
-    .name = texts_name, .pad = texts_pad
+    .name = texts_name
 };
 
 static bool texts_alloc(Texts *t, const char *name)

@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <webp/encode.h>
 
 static char path[4096];
 
@@ -181,6 +182,20 @@ static int pictures(const char *dir)
     FILE *f = create(in(dir, "b/broken.png"));
     fputs("no picture", f);
     return fclose(f);
+}
+
+/* Lossless, of the pixels that the others have. */
+static int webp(const char *name, int h, int w)
+{
+    uint8_t *x = malloc(3 * (size_t)(h * w)), *b = NULL;
+    for (int i = 0; i < 3 * h * w; i++)
+        x[i] = pixel(w, i, h);
+    size_t n = WebPEncodeLosslessRGB(x, w, h, 3 * w, &b);
+    FILE *f = create(name);
+    fwrite(b, 1, n, f);
+    WebPFree(b);
+    free(x);
+    return fclose(f) || !n;
 }
 
 static int json(FILE *f)
@@ -374,6 +389,8 @@ int main(int n, char **arg)
         return npy(arg[2], atoi(arg[3]), atoi(arg[4]), atoi(arg[5]));
     if (n == 3 && !strcmp(arg[1], "pictures"))
         return pictures(arg[2]);
+    if (n == 5 && !strcmp(arg[1], "webp"))
+        return webp(arg[2], atoi(arg[3]), atoi(arg[4]));
     if (n == 2 && !strcmp(arg[1], "json"))
         return json(stdin);
     if (n == 3 && !strcmp(arg[1], "hash"))
@@ -388,7 +405,7 @@ int main(int n, char **arg)
         return peak(arg[2], arg + 3);
     if (n >= 5 && !strcmp(arg[1], "array"))
         return array(arg[2], !strcmp(arg[3], "f4"), n - 4, arg + 4);
-    fputs("usage: tool idx|npy|array|pictures|json|hash|diff|apart|strike|peak "
+    fputs("usage: tool idx|npy|array|pictures|webp|json|hash|diff|apart|strike|peak "
           "...\n", stderr);
     return 2;
 }

@@ -172,8 +172,8 @@ static void a_missing_embedding_is_a_corrupt_record(void **state)
     float x[2];
     put_tars();
     mkdir(at("emb"), 0700);
-    put_shard("emb/emb_3.npy", 2, 300, 1);      /* row 1 zero, row 2 not there */
-    opens(beside(""), 5, &d);                   /* nor shard 4 */
+    put_shard("emb/emb_3.npy", 2, 300, 1);      /* row 1 is 0, no row 2, */
+    opens(beside(""), 5, &d);                   /* no shard 4 */
     int emb = dpc_data_find(d, "emb");
     for (int i = 0; i < 6; i++)
         assert_true(first_of(d, i, emb) == 300);

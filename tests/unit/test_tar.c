@@ -194,7 +194,7 @@ static void padded_rows_have_a_length_and_a_mask(void **state)
     says("record \"1\": text is f32[1,2], others are f32[3,2]");
     dpc_data_close(d);
     snprintf(spec, sizeof spec, "%s?pad=image:4", at("s.tar"));
-    refuses(spec, "pad=image:4: no such field", "dpc data head");
+    refuses(spec, "pad=image:4: no such field of rows", "dpc data head");
 }
 
 static void labels_are_whole_numbers(void **state)
