@@ -92,7 +92,8 @@ static void view_push(lua_State *L, Planning *p)
     lua_pushcclosure(L, view_nodes, 1), lua_setfield(L, -2, "nodes");
     lua_pushcfunction(L, option_ask), lua_setfield(L, -2, "option");
     lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
-    lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
+    lua_pushinteger(L, p->o->micro ? p->o->micro : 1);
+    lua_setfield(L, -2, "micro");
     lua_newtable(L);
     lua_newtable(L);
     int names = lua_gettop(L);
@@ -168,6 +169,11 @@ static void mesh_read(lua_State *L, Planning *p, int i)
     if (p->o->ranks && ranks != p->o->ranks)
         fail_at(L, p->loc, "the mesh has %d ranks, --ranks says %d", ranks,
                 p->o->ranks);
+    int turns = (int)mesh_size(&p->plan->mesh, mesh_axes(&p->plan->mesh,
+                                                         TIME));
+    if (p->o->micro && turns != p->o->micro)
+        fail_at(L, p->loc, "the mesh has %d turn%s, --micro says %d", turns,
+                turns == 1 ? "" : "s", p->o->micro);
 }
 
 int plan_ranks(const Plan *p)
