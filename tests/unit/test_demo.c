@@ -43,10 +43,18 @@ static void an_array_comes_back_from_its_file(void **state)
 {
     (void)state;
     static const int64_t dim[3] = { 2, 3, 5 };
-    for (NpyKind k = NPY_F32; k <= NPY_U8; k++) {
+    for (NpyKind k = NPY_F32; k <= NPY_BOOL; k++) {
         Npy a = npy_make(arena, k, 3, dim);
+        size_t bytes = k == NPY_U8 || k == NPY_BOOL ? 30 : k == NPY_F16 ? 60
+                     : k == NPY_F64 || k == NPY_I64 ? 240 : 120;
         for (int i = 0; i < 30; i++) {
-            if (k == NPY_F32)
+            if (k == NPY_F64)
+                ((double *)a.data)[i] = (double)i / 7;
+            else if (k == NPY_I64)
+                ((int64_t *)a.data)[i] = -i * 10000000000;
+            else if (k == NPY_F16)
+                ((uint16_t *)a.data)[i] = (uint16_t)(0x3c00 + i);
+            else if (k == NPY_F32)
                 ((float *)a.data)[i] = (float)i / 7;
             else if (k == NPY_I32)
                 ((int32_t *)a.data)[i] = -i * 1000000;
@@ -59,7 +67,12 @@ static void an_array_comes_back_from_its_file(void **state)
         assert_int_equal(b.ndim, 3);
         assert_int_equal(npy_count(&b), 30);
         assert_int_equal(npy_row(&b), 15);
-        assert_memory_equal(a.data, b.data, k == NPY_U8 ? 30 : 120);
+        assert_memory_equal(a.data, b.data, bytes);
+        double want[] = { [NPY_F32] = 2.f / 7, [NPY_I32] = -2000000,
+                          [NPY_U8] = 253, [NPY_F64] = 2. / 7,
+                          [NPY_F16] = 1 + 2 * 0x1p-10, [NPY_I64] = -2e10,
+                          [NPY_BOOL] = 253 };
+        assert_true(npy_get(&b, 2) == want[k]);
     }
 }
 
@@ -84,10 +97,10 @@ static void what_is_no_array_is_refused(void **state)
     put(at("text.npy"), "hello, world", 12);
     SAYS(complaint(read_it, at("text.npy"), 1), "no .npy array");
     SAYS(complaint(read_it, at("nowhere.npy"), 1), "cannot be opened");
-    static const char f64[] = "\x93NUMPY\x01\x00\x46\x00{'descr': '<f8', "
+    static const char c8[] = "\x93NUMPY\x01\x00\x46\x00{'descr': '<c8', "
         "'fortran_order': False, 'shape': (1,), }             \n12345678";
-    put(at("f64.npy"), f64, sizeof f64 - 1);
-    SAYS(complaint(read_it, at("f64.npy"), 1), "<f8");
+    put(at("c8.npy"), c8, sizeof c8 - 1);
+    SAYS(complaint(read_it, at("c8.npy"), 1), "<c8");
 }
 
 /* ---- photographs ---- */
