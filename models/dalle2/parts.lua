@@ -99,7 +99,7 @@ function parts.decoder_sample(given, i, call)
 end
 
 local lowres_options = {
-  downsample_first = true, use_blur = true, blur_prob = 0.5,
+  downsample_first = true, use_blur = true, blur_prob = options.share(0.5),
   blur_sigma = options.each(0.6), blur_kernel_size = options.each(3),
   use_noise = false, input_image_range = options.maybe("table"),
 }

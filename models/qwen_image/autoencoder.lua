@@ -16,7 +16,7 @@ local autoencoder = {}
 local defaults = {
   base_dim = 96, z_dim = 16, dim_mult = { 1, 2, 4, 4 }, num_res_blocks = 2,
   attn_scales = {}, temperal_downsample = { false, true, true },
-  dropout = 0, input_channels = 3,
+  dropout = 0.0, input_channels = 3,
   latents_mean = { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
                    -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632,
                    -0.1922, -0.9497, 0.2503, -0.2921 },
@@ -29,9 +29,17 @@ local defaults = {
 function autoencoder.options(o)
   local full = options.whole("autoencoder", o, defaults, {})
   if #full.temperal_downsample ~= #full.dim_mult - 1 then
-    dpc.fail(("autoencoder: %d of temperal_downsample for %d of dim_mult; one "
-              .. "less is wanted"):format(#full.temperal_downsample,
-                                          #full.dim_mult))
+    options.fail("autoencoder", o, o and o.dim_mult and "dim_mult"
+                 or "temperal_downsample", "%d of temperal_downsample for %d "
+                 .. "of dim_mult; one less is wanted",
+                 #full.temperal_downsample, #full.dim_mult)
+  end
+  for _, key in ipairs{ "latents_mean", "latents_std" } do
+    if #full[key] ~= full.z_dim then
+      options.fail("autoencoder", o, o and o[key] and key or "z_dim",
+                   "%s has %d numbers; z_dim is %d", key, #full[key],
+                   full.z_dim)
+    end
   end
   return full
 end

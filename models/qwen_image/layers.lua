@@ -7,6 +7,7 @@
 -- starts at what the base computes.
 
 local nn = require "nn"
+local kinds = require "kinds"
 
 local layers = {}
 
@@ -18,23 +19,73 @@ layers.targets = "to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj,to_out.0,"
 
 local adapter                          -- nil: none
 
+local function fail(form, ...) dpc.fail(("lora: " .. form):format(...)) end
+
+-- The names in o.targets, and that rank and alpha can scale anything.
+local function adapter_of(o)
+  local list = {}
+  for t in (o.targets or layers.targets):gmatch("[^,%s]+") do
+    list[#list + 1] = t
+  end
+  if #list == 0 then
+    fail("targets \"%s\": names of layers are wanted", o.targets)
+  end
+  local rank, wrong = kinds.fit(o.rank, "size")
+  if not rank then
+    fail("rank (r) %s", wrong)
+  elseif o.alpha ~= nil and not (kinds.fit(o.alpha, "number") and o.alpha > 0)
+  then
+    fail("alpha (lora_alpha) is %s; a number above 0 is wanted",
+         tostring(o.alpha))
+  end
+  return { rank = rank, alpha = o.alpha, key = o.key, targets = list,
+           hit = {}, seen = {} }
+end
+
+-- Each target was the end of some layer's name.
+local function targets_check(a)
+  for _, t in ipairs(a.targets) do
+    if not a.hit[t] then
+      local near = dpc.near(t, a.seen)
+      fail("target \"%s\" is the end of no layer's name%s", t, near
+           and ("; did you mean \"%s\"?"):format(near) or "")
+    end
+  end
+end
+
 -- Linear layers in fn are adapted: o.rank, o.alpha (the rank: s = 1),
 -- o.targets, ends of names with commas between, o.key: "default" in
 -- "lora_A.default.weight" (none: "lora_A.weight").
 function layers.adapted(o, fn)
   local was = adapter
-  adapter = o
-  return (function(...) adapter = was return ... end)(fn())
+  adapter = adapter_of(o)
+  return (function(...)
+    targets_check(adapter)
+    adapter = was
+    return ...
+  end)(fn())
+end
+
+-- Ends of a layer's name, for "did you mean"; each once.
+local function ends_keep(name)
+  local last = name:gsub("^.*transformer_blocks%.%d+%.", "")
+      :gsub("^attn%.", "")
+  if not adapter.seen[last] then
+    adapter.seen[last] = true
+    adapter.seen[#adapter.seen + 1] = last
+  end
 end
 
 -- Does a layer's whole name end with one of the targets, at a dot?
 local function is_target(name)
-  for t in (adapter.targets or layers.targets):gmatch("[^,]+") do
+  local any = false
+  ends_keep(name)
+  for _, t in ipairs(adapter.targets) do
     if name == t or name:sub(-#t - 1) == "." .. t then
-      return true
+      adapter.hit[t], any = true, true
     end
   end
-  return false
+  return any
 end
 
 local letters = "abcdefgh"

@@ -63,6 +63,12 @@ local function part(options, x, call)
     end
   end
   if type(how.targets) == "table" then
+    for i, t in ipairs(how.targets) do
+      if type(t) ~= "string" then
+        dpc.fail(("lora: target_modules[%d] is a %s; names are wanted")
+                 :format(i - 1, type(t)))
+      end
+    end
     how.targets = table.concat(how.targets, ",")
   end
   local out = nn.frozen(function()

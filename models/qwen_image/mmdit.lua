@@ -8,6 +8,7 @@
 -- a head, k = h d.
 
 local nn = require "nn"
+local kinds = require "kinds"
 local layers = require "layers"
 local rope = require "rope"
 local flow = require "flow"
@@ -35,22 +36,38 @@ local function fail(form, ...)
   dpc.fail(("qwen_image: " .. form):format(...))
 end
 
+-- What of the options does not go together, at the key that says so.
+local function options_check(full, o)
+  local function wrong(key, form, ...)
+    options.fail("qwen_image", o, o and o[key] ~= nil and key or nil, form, ...)
+  end
+  local width, axes = 0, full.axes_dims_rope
+  for i, d in ipairs(axes) do
+    width = width + d
+    if d % 2 ~= 0 then
+      wrong("axes_dims_rope", "axes_dims_rope[%d] is %d; pairs are turned: an "
+            .. "even number is wanted", i - 1, d)
+    end
+  end
+  if #axes ~= 3 then
+    wrong("axes_dims_rope", "axes_dims_rope has %d numbers; three are wanted, "
+          .. "of frame, row and column", #axes)
+  elseif width ~= full.attention_head_dim then
+    wrong("axes_dims_rope", "axes_dims_rope add up to %d, attention_head_dim "
+          .. "is %d", width, full.attention_head_dim)
+  end
+  if full.guidance_embeds then
+    wrong("guidance_embeds", "guidance_embeds: the original declares it, and "
+          .. "has no layer for it")
+  end
+end
+
 -- The options o made whole; a key that nobody takes is an error.
 -- import: whose reading, where o does not say.
 function mmdit.options(o, import)
   local full = options.whole("qwen_image", o, defaults, ignored)
   full.import = o and o.import or import or full.import
-  local width = 0
-  for _, d in ipairs(full.axes_dims_rope) do
-    width = width + d
-  end
-  if width ~= full.attention_head_dim then
-    fail("axes_dims_rope add up to %d, attention_head_dim is %d", width,
-         full.attention_head_dim)
-  end
-  if full.guidance_embeds then
-    fail("guidance_embeds: the original declares it, and has no layer for it")
-  end
+  options_check(full, o)
   full.act = layers.activation[full.import]
       or fail("import \"%s\" is neither \"diffusers\" nor \"diffsynth\"",
               full.import)
@@ -199,6 +216,28 @@ local function tokens(images)
   return n
 end
 
+-- Inputs are as wide as the options say.
+local function inputs_check(o, x)
+  local b, m = x.hidden_states:dim(0), x.encoder_hidden_states:dim(1)
+  local function expect(name, dims, option)
+    kinds.expect("qwen_image", name, x[name], dims, option)
+  end
+  expect("hidden_states", { b, false, o.in_channels }, "in_channels")
+  expect("encoder_hidden_states", { b, false, o.joint_attention_dim },
+         "joint_attention_dim")
+  expect("encoder_hidden_states_mask", { b, m })
+  expect("timestep", { b })
+  expect("additional_t_cond", { b })
+  if x.additional_t_cond and not o.use_additional_t_cond then
+    fail("additional_t_cond is given; use_additional_t_cond is not set")
+  end
+  for i, s in ipairs(x.img_shapes or fail("img_shapes are missing")) do
+    if type(s) ~= "table" or #s ~= 3 or not kinds.list(s, "size") then
+      fail("img_shapes[%d]: frames, rows and columns are wanted", i - 1)
+    end
+  end
+end
+
 -- 1 for tokens of references, f32 [n].
 local function references(images)
   local first = tokens{ images[1] }
@@ -219,7 +258,12 @@ end
 -- -> [b, n, patch_size^2 out_channels]
 function mmdit.forward(o, x)
   local hidden, words = x.hidden_states, x.encoder_hidden_states
-  local images = x.img_shapes or fail("img_shapes are missing")
+  local images = x.img_shapes
+  for _, name in ipairs{ "hidden_states", "encoder_hidden_states",
+                         "timestep" } do
+    local _ = x[name] or fail("%s is missing", name)
+  end
+  inputs_check(o, x)
   local n, m = hidden:dim(1), words:dim(1)
   if tokens(images) ~= n then
     fail("img_shapes are %d tokens, hidden_states has %d", tokens(images), n)
@@ -264,6 +308,9 @@ end
 -- p p c], beside x.references, latents too, x.words [b, m, k] and x.mask.
 function mmdit.velocity(o, z, t, x)
   local p = o.patch_size
+  local c = o.in_channels // (p * p)
+  kinds.expect("qwen_image", "latents", z, { false, c, false, false },
+               "in_channels by patch_size^2")
   local hidden, shapes = flow.packed(z, p), { grid(z, p) }
   local n = hidden:dim(1)
   for _, r in ipairs(x.references or {}) do

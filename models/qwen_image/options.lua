@@ -1,32 +1,53 @@
 -- options.lua -- a constructor's options, made whole: what was given, out of a
 -- config.json or a case, over the defaults.
 
+local kinds = require "kinds"
+
 local options = {}
 
+-- An error about key `key` of a constructor's table, at its line of the file.
+function options.fail(what, given, key, form, ...)
+  dpc.fail((what .. ": " .. form):format(...),
+           given and dpc.where(given, key) or nil)
+end
+
+local function names_of(defaults)
+  local list = {}
+  for key in pairs(defaults) do
+    list[#list + 1] = key
+  end
+  return list
+end
+
+-- `value` as what `default` is: a list of the like, or one.
+local function fit(value, default)
+  if type(default) == "table" and #default > 0 then
+    return kinds.list(value, kinds.of(default[1]))
+  end
+  return kinds.fit(value, kinds.of(default))
+end
+
 -- A copy of `given` over `defaults`, whose values say what is taken and of
--- which type; keys of `ignored`, and those that begin with an underscore, are
+-- which kind; keys of `ignored`, and those that begin with an underscore, are
 -- left out.  Others are errors at their line of the file, where there is one.
 function options.whole(what, given, defaults, ignored)
   local full = {}
   for key, value in pairs(defaults) do
     full[key] = value
   end
-  given = given or {}
-  local function fail(key, form, ...)
-    dpc.fail((what .. ": " .. form):format(...),
-             given == dpc.config and dpc.where(given, key) or nil)
-  end
-  for key, value in pairs(given) do
-    local known = full[key] ~= nil
-    if not known and not ignored[key] and key:sub(1, 1) ~= "_" then
-      fail(key, "no option \"%s\"", key)
+  for key, value in pairs(given or {}) do
+    local known, name = full[key] ~= nil, tostring(key)
+    if not known and not ignored[key] and name:sub(1, 1) ~= "_" then
+      local near = dpc.near(name, names_of(defaults))
+      options.fail(what, given, key, "no option \"%s\"%s", name, near
+                   and ("; did you mean \"%s\"?"):format(near) or "")
     end
     if known and value ~= dpc.null then
-      if type(value) ~= type(full[key]) then
-        fail(key, "\"%s\" is a %s; a %s is wanted", key, type(value),
-             type(full[key]))
+      local x, wrong = fit(value, defaults[key])
+      if x == nil then
+        options.fail(what, given, key, "%s", kinds.said(key, wrong))
       end
-      full[key] = value
+      full[key] = x
     end
   end
   return full

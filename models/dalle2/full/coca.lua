@@ -9,16 +9,16 @@ local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 
 local declared = {
-  dim = options.required, num_tokens = options.required,
-  unimodal_depth = options.required, multimodal_depth = options.required,
-  dim_latents = options.maybe("number"), image_dim = options.maybe("number"),
+  dim = options.size, num_tokens = options.size,
+  unimodal_depth = options.size, multimodal_depth = options.size,
+  dim_latents = options.maybe("size"), image_dim = options.maybe("size"),
   num_img_queries = 256, dim_head = 64, heads = 8, ff_mult = 4,
-  caption_loss_weight = 1, contrastive_loss_weight = 1, pad_id = 0,
+  caption_loss_weight = 1.0, contrastive_loss_weight = 1.0, pad_id = 0,
 }
 
 local override_options = {
-  image_size = options.required, image_channels = options.required,
-  max_text_len = options.required,
+  image_size = options.size, image_channels = options.size,
+  max_text_len = options.size,
 }
 
 local coca = {}

@@ -10,20 +10,20 @@ local options = require "dalle2.full.options"
 
 local config = {}
 local any = options.any
-local required = options.required
+local required, section = options.required, options.section
 
 local splits = { train = 0.75, val = 0.15, test = 0.1 }
 
 local prior_data = {
-  image_url = required, meta_url = required, splits = required,
-  batch_size = required, num_data_points = 25e7, eval_every_seconds = 3600,
+  image_url = required, meta_url = required, splits = section,
+  batch_size = options.size, num_data_points = 25e7, eval_every_seconds = 3600,
 }
 
 local decoder_data = {
   webdataset_base_url = required, img_embeddings_url = any,
-  text_embeddings_url = any, num_workers = 4, batch_size = 64,
+  text_embeddings_url = any, num_workers = options.count(4), batch_size = 64,
   start_shard = 0, end_shard = 9999999, shard_width = 6, index_width = 4,
-  splits = required, shuffle_train = true, resample_train = false,
+  splits = section, shuffle_train = true, resample_train = false,
   preprocessing = any,
 }
 
@@ -34,7 +34,7 @@ local ema = {
 
 local prior_train = options.join(ema, {
   epochs = 1, lr = 1.1e-4, wd = 6.02e-2, max_grad_norm = 0.5, use_ema = true,
-  ema_beta = 0.99, amp = false, warmup_steps = options.maybe("number"),
+  ema_beta = 0.99, amp = false, warmup_steps = options.maybe("count"),
   save_every_seconds = 3600, eval_timesteps = any,
   best_validation_loss = 1e9, current_epoch = 0, num_samples_seen = 0,
   random_seed = 0,
@@ -42,10 +42,10 @@ local prior_train = options.join(ema, {
 
 local decoder_train = options.join(ema, {
   epochs = 20, lr = options.each(1e-4), wd = options.each(0.01),
-  warmup_steps = options.each(dpc.null), find_unused_parameters = true,
+  warmup_steps = options.each(dpc.null, "count"), find_unused_parameters = true,
   static_graph = true, max_grad_norm = options.each(0.5),
-  save_every_n_samples = 100000, n_sample_images = 6,
-  cond_scale = options.each(1), device = "cuda:0", epoch_samples = any,
+  save_every_n_samples = 100000, n_sample_images = options.count(6),
+  cond_scale = options.each(1.0), device = "cuda:0", epoch_samples = any,
   validation_samples = any, save_immediately = false, use_ema = true,
   ema_beta = 0.999, amp = false, unet_training_mask = options.maybe("table"),
 })
@@ -57,10 +57,10 @@ local tracker = { data_path = ".tracker_data", overwrite_data_path = false,
                   log = required, load = any, save = required }
 
 local whole = {
-  prior = { prior = required, data = required, train = required,
-            tracker = required },
-  decoder = { decoder = required, data = required, train = required,
-              evaluate = required, tracker = required, seed = 0 },
+  prior = { prior = section, data = section, train = section,
+            tracker = section },
+  decoder = { decoder = section, data = section, train = section,
+              evaluate = section, tracker = section, seed = 0 },
 }
 
 -- Shares that sum to one, exactly, as the original asks.
@@ -78,7 +78,7 @@ local function sections(file, name, classes)
   if file[name] == nil then
     return file, nil, nil
   elseif not (file.data or file.train or file.tracker) then
-    options.take(file, classes.whole, { [name] = required })
+    options.take(file, classes.whole, { [name] = section })
     return file[name], nil, nil
   end
   local o = options.take(file, classes.whole, whole[name])
@@ -118,8 +118,11 @@ function config.decoder(file)
     data_keys = decoder_data, train = "DecoderTrainConfig",
     train_keys = decoder_train })
   require_keys(given, "DecoderConfig", { "unets" })
-  for _, unet in ipairs(given.unets) do
-    require_keys(unet, "UnetConfig", { "dim", "dim_mults" })
+  local unets = given.unets
+  for _, unet in ipairs(type(unets) == "table" and unets or {}) do
+    if type(unet) == "table" then
+      require_keys(unet, "UnetConfig", { "dim", "dim_mults" })
+    end
   end
   return given, data, train
 end

@@ -7,6 +7,7 @@
 -- Shapes: b batch, c channels, h w picture.
 
 local nn = require "nn"
+local kinds = require "kinds"
 local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 local picture = require "dalle2.full.picture"
@@ -19,26 +20,27 @@ local vqgan = require "dalle2.full.vqgan"
 -- original.  unet (in JSON: unets) and vae: constructor keywords, or lists.
 local declared = {
   unet = options.any, unets = options.maybe("table"), clip = options.any,
-  image_size = options.maybe("number"), image_sizes = options.maybe("table"),
+  image_size = options.maybe("size"), image_sizes = options.listed("size"),
   channels = 3, vae = options.maybe("table"), timesteps = 1000,
-  sample_timesteps = options.each(dpc.null),
-  image_cond_drop_prob = 0.1, text_cond_drop_prob = 0.5, loss_type = "l2",
+  sample_timesteps = options.each(dpc.null, "size"),
+  image_cond_drop_prob = options.share(0.1),
+  text_cond_drop_prob = options.share(0.5), loss_type = "l2",
   beta_schedule = options.any, predict_x_start = options.each(false),
   predict_v = options.each(false),
   predict_x_start_for_latent_diffusion = false,
-  random_crop_sizes = options.each(dpc.null),
+  random_crop_sizes = options.each(dpc.null, "size"),
   use_noise_for_lowres_cond = options.each(false),
   use_blur_for_lowres_cond = options.each(true),
-  lowres_downsample_first = true, blur_prob = 0.5,
+  lowres_downsample_first = true, blur_prob = options.share(0.5),
   blur_sigma = options.each(0.6), blur_kernel_size = options.each(3),
   lowres_noise_sample_level = 0.2, clip_denoised = true,
   clip_x_start = true, clip_adapter_overrides = options.any,
   learned_variance = options.each(true),
   learned_variance_constrain_frac = false, vb_loss_weight = 0.001,
   unconditional = false, auto_normalize_img = true,
-  use_dynamic_thres = false, dynamic_thres_percentile = 0.95,
-  p2_loss_weight_gamma = options.each(0), p2_loss_weight_k = 1,
-  ddim_sampling_eta = 0,
+  use_dynamic_thres = false, dynamic_thres_percentile = options.share(0.95),
+  p2_loss_weight_gamma = options.each(0.0), p2_loss_weight_k = 1.0,
+  ddim_sampling_eta = options.share(0),
 }
 
 local decoder = {}
@@ -208,21 +210,30 @@ local function sides_check(o, s)
 end
 
 -- A table of keywords, or a list of them, as a list.
-local function listed(x)
-  return x and (#x > 0 and x or { x }) or {}
+local function listed(o, key)
+  local x = o[key]
+  local list = x and (type(x) ~= "table" and { x } or #x > 0 and x or { x })
+      or {}
+  for i, keywords in ipairs(list) do
+    if type(keywords) ~= "table" and keywords ~= dpc.null then
+      options.fail(o, key, "%s[%d] is %s; a table of keywords is wanted", key,
+                   i - 1, tostring(keywords))
+    end
+  end
+  return list
 end
 
 -- given: the constructor's keywords.  scoped: whether weights are below
 -- "unets.N", "vaes.N"; so they are anyhow where there are several U-Nets.
 local function new(given, scoped)
   local o = options.take(given, "Decoder", declared)
-  local unets = listed(o.unets or o.unet)
+  local unets = listed(o, o.unets and "unets" or "unet")
   local n = #unets
   if n == 0 then
     options.fail(o, nil, "\"unets\" is missing; it has no default")
   end
   check(o, n)
-  local self, vaes = shared(o), listed(o.vae)
+  local self, vaes = shared(o), listed(o, "vae")
   self.unets, self.scoped = unets, scoped or n > 1
   local learned = padded(o, "learned_variance", n, false)
   local noise = later(o, "use_noise_for_lowres_cond", n)
@@ -376,6 +387,8 @@ end
 function decoder:loss(number, image, c, more)
   local s = self.stage[number]
   self:condition_check(c, s)
+  kinds.expect("Decoder", "image", image,
+                { false, self.o.channels, false, false }, "channels")
   if image:dim(2) < s.size or image:dim(3) < s.size then
     dpc.fail(("Decoder: pictures of %d x %d, U-Net %d draws %d x %d")
              :format(image:dim(2), image:dim(3), number, s.size, s.size))

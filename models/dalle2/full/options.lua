@@ -6,19 +6,43 @@
 -- missing and has no default, and a value of another kind are errors, at the
 -- key's line where the table comes from `--config`.
 
+local kinds = require "kinds"
+
 local options = {}
 
--- In place of a default: the option must be given.
+-- In place of a default: the option must be given; as a whole number; as the
+-- keywords of another constructor.
 options.required = { required = true }
+options.size = { required = true, kind = "size" }
+options.section = { required = true, kind = "table" }
 
--- nil when absent or null; else of that type ("number", "table", ...).
+-- nil when absent or null; else of that kind ("number", "size", ...).
 function options.maybe(kind)
   return { maybe = kind }
 end
 
--- One value for all stages, or a list of one each.
-function options.each(default)
-  return { each = default }
+-- nil when absent or null; else a list of that kind, not empty.
+function options.listed(kind)
+  return { maybe = "table", listed = kind }
+end
+
+-- A default whose kind it does not say: whole numbers from 0; from 0 to 1.
+function options.count(default)
+  return { default = default, kind = "count" }
+end
+
+function options.share(default)
+  return { default = default, kind = "share" }
+end
+
+function options.positive(default)
+  return { default = default, kind = "positive" }
+end
+
+-- One value for all stages, or a list of one each, of that kind (the
+-- default's).
+function options.each(default, kind)
+  return { each = default, kind = kind or kinds.of(default) }
 end
 
 -- Any type; nil when absent or null.
@@ -32,9 +56,22 @@ local function keys_of(t)
   return list
 end
 
+local origins = {}                     -- table -> { table of a file, prefix }
+
+-- `part` was made of those keys of `origin` that begin with `prefix`: that is
+-- where its keys stand.
+function options.descends(part, origin, prefix)
+  origins[part] = { origin, prefix }
+end
+
 -- The constructor's name and the text, at the key's line.
 local function fail(given, key, what, text, ...)
-  dpc.fail(("%s: " .. text):format(what, ...), dpc.where(given, key))
+  local from, prefix = given, ""
+  if origins[given] then
+    from, prefix = table.unpack(origins[given])
+  end
+  dpc.fail(("%s: " .. text):format(what, ...),
+           dpc.where(from, key and prefix .. key))
 end
 
 local function check_keys(given, what, declared)
@@ -47,43 +84,64 @@ local function check_keys(given, what, declared)
   end
 end
 
--- Each element of a list, or the value alone, is of the default's type; in a
--- list without a default null, in Lua false, stands for nil.
-local function check_each(given, key, what, value, default)
-  local list = type(value) == "table" and value or { value }
-  for i, x in ipairs(list) do
-    local null = default == dpc.null and (x == dpc.null or x == false)
-    list[i] = null and dpc.null or x
-    local kind = default == dpc.null and "number" or type(default)
-    if type(x) ~= kind and not null then
-      fail(given, key, what, "%s holds a %s; a %s is wanted", key, type(x),
-           kind)
+-- Each element of a list, or the value alone, is of the rule's kind; without a
+-- default null, in Lua false, stands for nil.
+local function check_each(given, key, what, value, rule)
+  local list = {}
+  for i, x in ipairs(type(value) == "table" and value or { value }) do
+    local null = rule.each == dpc.null and (x == dpc.null or x == false)
+    local fit, wrong = null and dpc.null or nil, nil
+    if not null then
+      fit, wrong = kinds.fit(x, rule.kind)
     end
+    if fit == nil then
+      fail(given, key, what, "%s%s %s", key, type(value) == "table"
+           and ("[%d]"):format(i - 1) or "", wrong)
+    end
+    list[i] = fit
   end
-  return value
+  if #list == 0 then
+    fail(given, key, what, "%s is an empty list", key)
+  end
+  return type(value) == "table" and list or list[1]
+end
+
+-- The kind that a rule wants; nil: any.
+local function kind_of(rule)
+  if type(rule) ~= "table" then
+    return kinds.of(rule)
+  elseif rule.any or rule.required and not rule.kind then
+    return nil
+  end
+  return rule.maybe or rule.kind or "table"
 end
 
 local function value_of(given, key, what, rule)
   local value = given[key]
   local null = value == nil or value == dpc.null
-  local marked = type(rule) == "table"
-  if marked and rule.required and null then
+  local marked = type(rule) == "table" and rule or {}
+  if marked.required and null then
     fail(given, value and key, what, "\"%s\" is missing; it has no default",
          key)
-  elseif marked and rule.each ~= nil then
-    if null then return rule.each end
-    return check_each(given, key, what, value, rule.each)
-  elseif marked and (rule.maybe or rule.any) then
+  elseif marked.each ~= nil then
+    if null then return marked.each end
+    return check_each(given, key, what, value, rule)
+  elseif marked.maybe or marked.any then
     if null then return nil end
   elseif value == nil then
+    if marked.default ~= nil then return marked.default end
     return rule
   end
-  local kind = marked and rule.maybe or not marked and type(rule)
-  if kind and type(value) ~= kind then
-    fail(given, key, what, "%s is %s; a %s is wanted", key,
-         value == dpc.null and "null" or "a " .. type(value), kind)
+  local kind, fit, wrong = kind_of(rule), value, nil
+  if marked.listed or marked[1] ~= nil then
+    fit, wrong = kinds.list(value, marked.listed or kinds.of(marked[1]))
+  elseif kind then
+    fit, wrong = kinds.fit(value, kind)
   end
-  return value
+  if fit == nil then
+    fail(given, key, what, "%s", kinds.said(key, wrong))
+  end
+  return fit
 end
 
 -- The options of constructor `what` that table `given` sets, the others at
@@ -91,6 +149,10 @@ end
 -- its own: from `origin`, where `given` is a part of it, made anew.
 function options.take(given, what, declared, origin)
   given = given or {}
+  if type(given) ~= "table" then
+    dpc.fail(("%s is %s; a table of its keywords is wanted")
+             :format(what, tostring(given)))
+  end
   check_keys(given, what, declared)
   local o = setmetatable({}, { __index = { given = origin or given,
                                            what = what } })

@@ -10,17 +10,18 @@ local schedule = require "dalle2.full.schedule"
 local prior_net = require "dalle2.full.prior_net"
 
 local declared = {
-  net = options.required, clip = options.any,
-  image_embed_dim = options.maybe("number"),
-  image_size = options.any, image_channels = 3,
-  timesteps = 1000, sample_timesteps = options.maybe("number"),
-  cond_drop_prob = 0, text_cond_drop_prob = options.maybe("number"),
-  image_cond_drop_prob = options.maybe("number"), loss_type = "l2",
+  net = options.section, clip = options.any,
+  image_embed_dim = options.maybe("size"),
+  image_size = options.maybe("size"), image_channels = 3,
+  timesteps = 1000, sample_timesteps = options.maybe("size"),
+  cond_drop_prob = options.share(0),
+  text_cond_drop_prob = options.maybe("share"),
+  image_cond_drop_prob = options.maybe("share"), loss_type = "l2",
   predict_x_start = true, predict_v = false, beta_schedule = "cosine",
   condition_on_text_encodings = true, sampling_clamp_l2norm = false,
   sampling_final_clamp_l2norm = false, training_clamp_l2norm = false,
   init_image_embed_l2norm = false,
-  image_embed_scale = options.maybe("number"),
+  image_embed_scale = options.maybe("positive"),
   clip_adapter_overrides = options.any,
 }
 

@@ -6,18 +6,20 @@
 -- guidance, is replaced by learned tokens.  Shapes: b batch, k width.
 
 local nn = require "nn"
+local kinds = require "kinds"
 local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 local attention = require "dalle2.full.attention"
 
 local transformer_options = {
-  depth = options.required, dim_head = 64, heads = 8, ff_mult = 4,
-  norm_in = false, norm_out = true, attn_dropout = 0, ff_dropout = 0,
+  depth = options.size, dim_head = 64, heads = 8, ff_mult = options.positive(4),
+  norm_in = false, norm_out = true, attn_dropout = options.share(0),
+  ff_dropout = options.share(0),
   final_proj = true, normformer = false, rotary_emb = true,
 }
 
 local network_options = options.join(transformer_options, {
-  dim = options.required, num_timesteps = options.maybe("number"),
+  dim = options.size, num_timesteps = options.maybe("size"),
   num_time_embeds = 1, num_image_embeds = 1, num_text_embeds = 1,
   max_text_len = 256, self_cond = false,
 })
@@ -30,6 +32,14 @@ local prior_net = { declared = network_options }
 -- scope: of its weights; "": the open one.
 function prior_net.new(given, scope)
   local o = options.take(given, "DiffusionPriorNetwork", network_options)
+  if not o.num_timesteps and (o.dim % 2 ~= 0 or o.dim < 4) then
+    options.fail(o, "dim", "dim is %d; for sines of the time an even number "
+                 .. "from 4 is wanted", o.dim)
+  end
+  if o.rotary_emb and o.dim_head < 32 and o.dim_head % 2 ~= 0 then
+    options.fail(o, "dim_head", "dim_head is %d; rotary_emb turns pairs: an "
+                 .. "even number is wanted", o.dim_head)
+  end
   return setmetatable({ o = o, dim = o.dim, self_cond = o.self_cond,
                         scope = scope or "" }, network)
 end
@@ -136,6 +146,13 @@ end
 
 function network:predict(image_embed, t, c)
   local o, b = self.o, image_embed:dim(0)
+  local what, k = "DiffusionPriorNetwork", o.dim
+  kinds.expect(what, "image_embed", image_embed, { b, k }, "dim")
+  kinds.expect(what, "text_embed", c.text_embed, { b, k }, "dim")
+  kinds.expect(what, "text_encodings", c.text_encodings, { b, false, k },
+                "dim")
+  kinds.expect(what, "self_cond", c.self_cond, { b, k }, "dim")
+  kinds.expect(what, "t", t, { b })
   local keep_text = layers.keep(b, c.text_drop or 0)
   local keep_image = layers.keep(b, c.image_drop or 0)
   local text = spread("to_text_embeds", c.text_embed, o.num_text_embeds)

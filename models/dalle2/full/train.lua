@@ -12,27 +12,29 @@ local train = {}
 -- amp is taken, and changes nothing: --dtype says what is computed in bf16.
 local shared = {
   use_ema = true, amp = options.any, group_wd_params = true,
-  ema_beta = 0.9999, ema_update_after_step = 100, ema_update_every = 10,
-  ema_inv_gamma = 1, ema_power = 2 / 3, ema_min_value = 0,
+  ema_beta = 0.9999, ema_update_after_step = options.count(100),
+  ema_update_every = 10, ema_inv_gamma = 1.0, ema_power = 2 / 3,
+  ema_min_value = 0.0,
 }
 
 local decoder_options = options.join(shared, {
   lr = options.each(1e-4), wd = options.each(1e-2), eps = options.each(1e-8),
-  warmup_steps = options.each(dpc.null),
-  cosine_decay_max_steps = options.each(dpc.null),
+  warmup_steps = options.each(dpc.null, "count"),
+  cosine_decay_max_steps = options.each(dpc.null, "size"),
   max_grad_norm = options.maybe("number"),
 })
 
 -- VQGanVAETrainer's: no decay, no clipping.
 local vqgan_options = options.join(shared, {
-  lr = 3e-4, wd = 0, eps = 1e-8, warmup_steps = options.maybe("number"),
-  cosine_decay_max_steps = options.maybe("number"),
-  max_grad_norm = options.maybe("number"), ema_update_after_step = 500,
+  lr = 3e-4, wd = 0.0, eps = 1e-8, warmup_steps = options.maybe("count"),
+  cosine_decay_max_steps = options.maybe("size"),
+  max_grad_norm = options.maybe("number"),
+  ema_update_after_step = options.count(500),
 })
 
 local prior_options = options.join(shared, {
-  lr = 3e-4, wd = 1e-2, eps = 1e-6, warmup_steps = options.maybe("number"),
-  cosine_decay_max_steps = options.maybe("number"),
+  lr = 3e-4, wd = 1e-2, eps = 1e-6, warmup_steps = options.maybe("count"),
+  cosine_decay_max_steps = options.maybe("size"),
   max_grad_norm = options.maybe("number"),
 })
 

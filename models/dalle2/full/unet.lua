@@ -8,6 +8,7 @@
 -- convolution, which starts as zero: so do all gradients but its own.
 
 local nn = require "nn"
+local kinds = require "kinds"
 local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 local attention = require "dalle2.full.attention"
@@ -17,18 +18,18 @@ local cond = require "dalle2.full.unet_cond"
 -- attend_at_middle and out_dim are taken, and change nothing, as in the
 -- original; checkpoint_during_training is the compiler's matter.
 local declared = {
-  dim = options.required, image_embed_dim = options.maybe("number"),
-  text_embed_dim = options.maybe("number"),
-  cond_dim = options.maybe("number"), num_image_tokens = 4,
+  dim = options.size, image_embed_dim = options.maybe("size"),
+  text_embed_dim = options.maybe("size"),
+  cond_dim = options.maybe("size"), num_image_tokens = 4,
   num_time_tokens = 2, out_dim = options.any, dim_mults = { 1, 2, 4, 8 },
-  channels = 3, channels_out = options.maybe("number"),
+  channels = 3, channels_out = options.maybe("size"),
   self_attn = options.each(false), attn_dim_head = 32, attn_heads = 16,
   lowres_cond = false, lowres_noise_cond = false, self_cond = false,
   sparse_attn = options.any, cosine_sim_cross_attn = false,
   cosine_sim_self_attn = false, attend_at_middle = true,
   cond_on_text_encodings = options.maybe("boolean"), max_text_len = 256,
   cond_on_image_embeds = false, add_image_embeds_to_time = true,
-  init_dim = options.maybe("number"), init_conv_kernel_size = 7,
+  init_dim = options.maybe("size"), init_conv_kernel_size = 7,
   resnet_groups = options.each(8), resnet_weight_standardization = false,
   num_resnet_blocks = options.each(2), init_cross_embed = true,
   init_cross_embed_kernel_sizes = { 3, 7, 15 },
@@ -46,6 +47,10 @@ local function check(o)
   if o.init_dim and o.init_dim ~= o.dim then
     options.fail(o, "init_dim", "init_dim %d is not dim, %d: the last block "
                  .. "appends the one to the other", o.init_dim, o.dim)
+  end
+  if o.dim % 2 ~= 0 or o.dim < 4 then
+    options.fail(o, "dim", "dim is %d; for sines of the time an even number "
+                 .. "from 4 is wanted", o.dim)
   end
   if o.dim_mults[1] ~= 1 and not o.memory_efficient then
     options.fail(o, "dim_mults", "dim_mults begins with %d; without "
@@ -83,7 +88,7 @@ end
 
 -- An empty list is no, any other yes, as Python has it.
 local function truth(x)
-  return type(x) == "table" and next(x) ~= nil or x == true
+  return type(x) == "table" and not kinds.empty(x) or x == true
 end
 
 -- given: the constructor's keywords.  changed: those that a decoder insists
@@ -234,8 +239,42 @@ function unet:forward(x, time, c)
   end)
 end
 
+-- Inputs are as wide as the options say, and there where they are read.
+function unet:inputs_check(x, time, c)
+  local o = self.o
+  local b, h, w = x:dim(0), x:dim(2), x:dim(3)
+  local picture, part = { b, o.channels, h, w }, 2 ^ self:halvings() | 0
+  kinds.expect("Unet", "x", x, picture, "channels")
+  kinds.expect("Unet", "self_cond", c.self_cond, picture, "channels")
+  kinds.expect("Unet", "lowres_cond_img", c.lowres_cond_img, picture,
+                "channels")
+  kinds.expect("Unet", "t", time, { b })
+  kinds.expect("Unet", "lowres_noise_level", c.lowres_noise_level, { b })
+  if h % part ~= 0 or w % part ~= 0 then
+    dpc.fail(("Unet: x is %d x %d, and its sides are halved %d times: "
+              .. "multiples of %d are wanted"):format(h, w, self:halvings(),
+                                                      part))
+  end
+  if o.cond_on_image_embeds then
+    if not c.image_embed then
+      dpc.fail("Unet: cond_on_image_embeds is set, but there is no "
+               .. "image_embed")
+    end
+    kinds.expect("Unet", "image_embed", c.image_embed,
+                  { b, o.image_embed_dim }, "image_embed_dim")
+  end
+  if o.cond_on_text_encodings then
+    kinds.expect("Unet", "text_encodings", c.text_encodings,
+                  { b, false, o.text_embed_dim }, "text_embed_dim")
+  end
+end
+
 function unet:predict(x, time, c)
   local o, kept, maps = self.o, {}, {}
+  if #x:dims() ~= 4 then
+    kinds.expect("Unet", "x", x, { false, o.channels, false, false })
+  end
+  self:inputs_check(x, time, c)
   if o.lowres_cond and not c.lowres_cond_img then
     dpc.fail("Unet: lowres_cond is set, but there is no lowres_cond_img")
   elseif not o.lowres_noise_cond and c.lowres_noise_level then

@@ -41,10 +41,6 @@ local function text(o, encodings, keep, null)
     return null:slice{ dim = 1, at = from, size = to - from }
         :move("znk->bnk", { b = b })
   end
-  if encodings:dim(2) ~= o.text_embed_dim then
-    dpc.fail(("U-Net: text encodings of %d elements, text_embed_dim is %d")
-             :format(encodings:dim(2), o.text_embed_dim))
-  end
   encodings = layers.first(encodings, n)
   local y = layers.linear("text_to_cond", encodings, o.cond_dim)
   if keep == 0 then

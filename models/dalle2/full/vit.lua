@@ -9,13 +9,13 @@ local layers = require "dalle2.full.layers"
 local options = require "dalle2.full.options"
 
 local declared = {
-  embed_dim = options.required, image_resolution = options.required,
-  vision_layers = options.required, vision_width = options.required,
-  vision_patch_size = options.required,
-  vision_heads = options.maybe("number"),
+  embed_dim = options.size, image_resolution = options.size,
+  vision_layers = options.size, vision_width = options.size,
+  vision_patch_size = options.size,
+  vision_heads = options.maybe("size"),
   context_length = 77, vocab_size = 49408,
-  transformer_width = options.required, transformer_heads = options.required,
-  transformer_layers = options.required, quick_gelu = true, eos_id = 49407,
+  transformer_width = options.size, transformer_heads = options.size,
+  transformer_layers = options.size, quick_gelu = true, eos_id = options.count(49407),
 }
 
 local function vision(embed, layers_, width, patch, pixels)

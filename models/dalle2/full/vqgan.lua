@@ -12,12 +12,12 @@ local quantizer = require "dalle2.full.vq"
 
 local vq_options = {
   codebook_dim = 256, codebook_size = 512, decay = 0.8,
-  commitment_weight = 1, kmeans_init = true, use_cosine_sim = true,
+  commitment_weight = 1.0, kmeans_init = true, use_cosine_sim = true,
   eps = 1e-5, kmeans_iters = 10, threshold_ema_dead_code = 0,
 }
 
 local own_options = {
-  dim = options.required, image_size = options.required, channels = 3,
+  dim = options.size, image_size = options.size, channels = 3,
   layers = 4, l2_recon_loss = false, use_hinge_loss = true,
   use_vgg_and_gan = true, vae_type = "resnet", discr_layers = 4,
 }
@@ -33,6 +33,9 @@ local function apart(given)
     local prefix = key:match("^vq_") or key:match("^encdec_") or ""
     part[prefix][key:sub(#prefix + 1)] = value
   end
+  for prefix, keywords in pairs(part) do
+    options.descends(keywords, given, prefix)
+  end
   return part
 end
 
@@ -46,6 +49,10 @@ local function new(given, scope)
                  .. "\"vit\"", o.vae_type)
   end
   local enc_dec = make(part.encdec_, o.dim, o.channels, o.layers)
+  if o.image_size % enc_dec:shrinks() ~= 0 then
+    options.fail(o, "image_size", "image_size is %d; a multiple of %d is "
+                 .. "wanted", o.image_size, enc_dec:shrinks())
+  end
   return setmetatable({
     o = o, enc_dec = enc_dec, encoded_dim = enc_dec.encoded_dim,
     scope = scope or "",
@@ -93,6 +100,11 @@ end
 function vqgan:loss(x)
   local o = self.o
   self:check(x)
+  if o.use_vgg_and_gan and o.image_size < 32 then
+    options.fail(o, "image_size", "image_size is %d; VGG (use_vgg_and_gan) "
+                 .. "halves the sides five times: 32 or more is wanted",
+                 o.image_size)
+  end
   local y, _, commit, last = self:decode(self:encode(x))
   local d = y - x
   local likeness = nn.mean(o.l2_recon_loss and d * d or d:abs())

@@ -12,10 +12,10 @@ local lrelu = nn.leaky_relu
 ---- resnet ----
 
 local resnet_options = {
-  layer_mults = options.maybe("table"), num_resnet_blocks = options.each(1),
+  layer_mults = options.listed("size"), num_resnet_blocks = options.each(1),
   resnet_groups = 16, first_conv_kernel_size = 5,
   use_attn = options.each(true), attn_dim_head = 64, attn_heads = 8,
-  attn_dropout = 0,
+  attn_dropout = options.share(0),
 }
 
 -- Bias of scores among n x n pixels by their distances (Liu et al. 2021, Swin
@@ -126,6 +126,9 @@ function net.resnet(given, dim, channels, n)
                         encoded_dim = before }, resnet)
 end
 
+-- How much smaller than the picture's sides those of its features are.
+function resnet:shrinks() return 2 ^ #self.layer | 0 end
+
 function resnet:encoded_size(n) return n // 2 ^ #self.layer | 0 end
 
 -- x [b, c, h, w] -> [b, encoded_dim, h / 2^n, w / 2^n].
@@ -188,6 +191,7 @@ function net.vit(given, dim, channels, n)
 end
 
 function vit:encoded_size(n) return n // self.o.patch_size end
+function vit:shrinks() return self.o.patch_size end
 
 -- x [b, n, k] over itself.
 local function look(name, x, o)

@@ -14,15 +14,15 @@ local declared = options.join(mlm.declared, {
   dim_text = 512, dim_image = 512, dim_latent = 512, num_text_tokens = 10000,
   text_enc_depth = 6, text_seq_len = 256, text_heads = 8, text_dim_head = 64,
   text_has_cls_token = true, text_pad_id = 0, text_rotary_pos_emb = false,
-  text_causal_mask = false, text_eos_id = options.maybe("number"),
+  text_causal_mask = false, text_eos_id = options.maybe("count"),
   text_encode_without_mask = false, visual_enc_depth = 6, visual_heads = 8,
   visual_dim_head = 64, visual_image_size = 256, visual_patch_size = 32,
-  visual_patch_dropout = 0.5, visual_has_cls_token = true, channels = 3,
+  visual_patch_dropout = options.share(0.5), visual_has_cls_token = true, channels = 3,
   use_all_token_embeds = false, downsample_image_embeds = false,
   decoupled_contrastive_learning = false, extra_latent_projection = false,
   use_mlm = false, text_ssl_loss_weight = 0.05, use_visual_ssl = false,
   image_ssl_loss_weight = 0.05, multiview_loss_weight = 0.1,
-  checkpoint_during_training = false, sim_reg_loss_weight = 0,
+  checkpoint_during_training = false, sim_reg_loss_weight = 0.0,
 })
 
 local clip = {}

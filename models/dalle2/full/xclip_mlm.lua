@@ -8,8 +8,10 @@ local options = require "dalle2.full.options"
 
 local mlm = {
   declared = {
-    mlm_mask_prob = 0.15, mlm_replace_prob = 0.9, mlm_random_token_prob = 0,
-    mlm_mask_token_id = 2, mlm_pad_token_id = 0,
+    mlm_mask_prob = options.share(0.15),
+    mlm_replace_prob = options.share(0.9),
+    mlm_random_token_prob = options.share(0),
+    mlm_mask_token_id = options.count(2), mlm_pad_token_id = 0,
     mlm_mask_ignore_token_ids = options.maybe("table"),
   },
 }
