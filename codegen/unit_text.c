@@ -54,9 +54,8 @@ static void leaves(Text *t, const Unit *u)
         numbers(t, l->dim, DPC_NDIM);
         text_add(t, ",");
         splits(t, l->split, DPC_NDIM);
-        text_add(t, ",%d,%lld,%lld,%.17g,%.17g,%.17g,%lld,", l->role,
-                 (long long)l->at, (long long)l->bytes, l->value, l->low,
-                 l->high, (long long)l->limit);
+        text_add(t, ",%d,%lld,%lld,%.17g,%lld,", l->role, (long long)l->at,
+                 (long long)l->bytes, l->value, (long long)l->limit);
         quote(t, l->table);
         text_add(t, "},\n");
     }

@@ -187,17 +187,6 @@ static void traffic_print(Graph *const *role, int n, const Job *j)
     }
 }
 
-/* The schedule has one role: what the runtime would refuse is told here. */
-static void stages_refuse(const Options *o, const Plan *p)
-{
-    const Mesh *m = &p->mesh;
-    for (int i = 0; i < m->naxis; i++)
-        if (m->axis[i].kind == STAGE && m->axis[i].size > 1)
-            err(o->plan ? o->plan : o->partitioner, "mesh: \"%s\" has %d "
-                "stages; binaries run one so far: make it \"space\"",
-                m->axis[i].name, m->axis[i].size);
-}
-
 /* What a rank needs at the least must fit before anything is made. */
 static void memory_check(const Options *o, Graph *const *done, int n,
                          const Job *j)
@@ -288,7 +277,6 @@ void model_compile(const Options *o, const Model *m)
 {
     unsigned emit = emit_set(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
-    stages_refuse(o, plan);
     Job job = job_open(o, plan);
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");

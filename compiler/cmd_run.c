@@ -32,10 +32,10 @@ static void environment(const Options *o, int64_t ranks)
 }
 
 static volatile pid_t launcher;
-static volatile sig_atomic_t asked;       /* to end */
 
 static void pass_on(int sig)
 {
+    static volatile sig_atomic_t asked;
     kill(launcher, asked || (sig != SIGTERM && sig != SIGINT) ? sig : SIGUSR1);
     asked |= sig == SIGTERM || sig == SIGINT;
 }
@@ -62,19 +62,6 @@ _Noreturn static void start(const char **arg)
              strerror(errno));
 }
 
-/* Of mpirun.  A rank that a signal killed is a lost one, which those that are
- * left, and mpirun, name. */
-static int exit_code(int status)
-{
-    int code = WIFEXITED(status) ? WEXITSTATUS(status)
-                                 : 128 + WTERMSIG(status);
-    if (code <= 128 || asked)
-        return code;
-    fprintf(stderr, "dpc: error: a rank was killed by signal %d (%s); what is "
-            "said above names it\n", code - 128, strsignal(code - 128));
-    return 5;
-}
-
 /* Runs mpirun; its exit code. */
 static int launch(const char **arg)
 {
@@ -94,7 +81,7 @@ static int launch(const char **arg)
     signals_mask(SIG_UNBLOCK);
     while (waitpid(launcher, &status, 0) < 0 && errno == EINTR)
         ;
-    return exit_code(status);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int cmd_run(const Options *o)

@@ -5,7 +5,9 @@
  * and as the last pass left it, on all ranks and turns of the plan.  What the
  * entry returns and what it leaves in params and states must agree bit for
  * bit (reliability.md 4.2).  When something differs, the graphs in between
- * tell the first pass that it differs after.  Then the tables of the unit go
+ * tell the first pass that it differs after.  Of a pipeline the parts of all
+ * roles are evaluated, too, each with what it receives from the others; what
+ * they return, keep and send is compared.  Then the tables of the unit go
  * to the checker of schedules, which knows nothing of passes. */
 #include "codegen/unit.h"
 #include "compiler/verify.h"
@@ -65,7 +67,19 @@ static Ref value_find(const Graph *g, const Graph *of, uint32_t i)
     return NONE;
 }
 
-typedef struct Difference { uint32_t value; int64_t at; } Difference;
+typedef struct Difference { const char *name, *loc; int64_t at; } Difference;
+
+/* Are value r of x and value q of y the same?  q NONE: it is lost. */
+static bool same(Eval *x, const Graph *a, Ref r, Eval *y, Ref q,
+                 Difference *d)
+{
+    int64_t n = type_volume(&a->node[r].type), k = 0;
+    const Num *p = eval_get(x, r), *s = q == NONE ? NULL : eval_get(y, q);
+    while (s && k < n && p[k].f == s[k].f)
+        k++;
+    d->at = k, d->loc = a->node[r].loc;
+    return s && k == n;
+}
 
 /* The first value of `a` that `b` has otherwise; false: none. */
 static bool differs(Eval *x, const Graph *a, const Graph *b, uint64_t seed,
@@ -75,13 +89,43 @@ static bool differs(Eval *x, const Graph *a, const Graph *b, uint64_t seed,
     bool found = false;
     eval_run(y);
     for (uint32_t i = 0; i < value_count(a) && !found; i++) {
-        Ref r = value_ref(a, i), q = value_find(b, a, i);
-        int64_t n = type_volume(&a->node[r].type), k = 0;
-        const Num *p = eval_get(x, r), *s = q == NONE ? NULL : eval_get(y, q);
-        while (s && k < n && p[k].f == s[k].f)
-            k++;
-        found = !s || k < n;
-        *d = (Difference){ i, k };
+        d->name = value_name(a, i);
+        found = !same(x, a, value_ref(a, i), y, value_find(b, a, i), d);
+    }
+    eval_free(y);
+    return found;
+}
+
+/* ---- the parts of roles ---- */
+
+static Ref hop_find(const Graph *g, int64_t id)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_hop && g->node[r].attr.id == id)
+            return r;
+    return NONE;
+}
+
+/* The first value that a role's part returns, keeps or sends otherwise than
+ * the graph of all roles, whose run x is; the part receives what that has. */
+static bool part_differs(Eval *x, const Graph *a, const Graph *part,
+                         uint64_t seed, Difference *d)
+{
+    Eval *y = eval_new(part, FIELD, seed, 1);
+    bool found = false;
+    eval_receive(y, x);
+    eval_run(y);
+    for (uint32_t i = 0; i < value_count(part) && !found; i++) {
+        Ref r = value_find(a, part, i);
+        d->name = value_name(part, i);
+        found = !same(y, part, value_ref(part, i), x, r, d);
+    }
+    for (Ref r = 0; r < part->n && !found; r++) {
+        const Node *n = &part->node[r];
+        if (n->op != OP_send)
+            continue;
+        d->name = n->name;
+        found = !same(y, part, n->in[0], x, hop_find(a, n->attr.id), d);
     }
     eval_free(y);
     return found;
@@ -100,54 +144,107 @@ static void size_check(const Options *o, const Graph *g)
             g->entry, flops / 1e9, MOST);
 }
 
-/* The pass to blame: the first after which the value is another. */
-static _Noreturn void blame(const Trail *t, uint32_t from, Eval *x,
-                            uint64_t seed)
+static _Noreturn void blame(const Graph *a, const Difference *d,
+                            const char *pass)
 {
-    const Graph *a = t->stop[from].g;
-    uint32_t k = from + 1;
-    Difference d = { 0 };
-    while (!differs(x, a, t->stop[k].g, seed, &d))
-        k++;
-    const Node *n = &a->node[value_ref(a, d.value)];
-    err_code(6, n->loc, "verify: \"%s\"[%lld] of \"%s\" is another value after "
-             "%s", value_name(a, d.value), (long long)d.at, a->entry,
-             t->stop[k].pass);
+    err_code(6, d->loc, "verify: \"%s\"[%lld] of \"%s\" is another value "
+             "after %s", d->name, (long long)d->at, a->entry, pass);
 }
 
-Graph *verify_run(const Graph *g, Job *job, Trail *t)
+Graph **verify_run(const Graph *g, Job *job, Trail *t, int *n)
 {
     Job watched = *job;
     t->next = job->check;
     watched.check = trail_add, watched.check_arg = t;
     watched.look_back = true;
-    return run_passes(NULL, g, &watched);
+    return run_roles(g, &watched, n);
+}
+
+/* The last graph of a role, or of all (-1), in the trail. */
+static uint32_t trail_last(const Trail *t, int role)
+{
+    uint32_t i = t->n - 1;
+    while (i && t->stop[i].g->role != role)
+        i--;
+    return i;
+}
+
+/* Of the graphs of all roles, each is that of the one before. */
+static void whole_verify(const Trail *t, Eval *x, uint64_t seed)
+{
+    uint32_t from = trail_start(t), last = trail_last(t, -1);
+    const Graph *a = t->stop[from].g;
+    Difference d = { 0 };
+    if (!differs(x, a, t->stop[last].g, seed, &d))
+        return;
+    for (uint32_t k = from + 1;; k++)
+        if (differs(x, a, t->stop[k].g, seed, &d))
+            blame(a, &d, t->stop[k].pass);
+}
+
+static void roles_verify(const Trail *t, const Graph *whole, uint64_t seed)
+{
+    int roles = (int)mesh_size(&whole->mesh, mesh_axes(&whole->mesh, STAGE));
+    Difference d = { 0 };
+    Eval *x = eval_new(whole, FIELD, seed, 1);
+    eval_run(x);
+    for (int role = 0; role < roles; role++) {
+        uint32_t last = trail_last(t, role), k = 0;
+        if (!part_differs(x, whole, t->stop[last].g, seed, &d))
+            continue;
+        while (t->stop[k].g->role != role
+               || !part_differs(x, whole, t->stop[k].g, seed, &d))
+            k++;
+        blame(whole, &d, t->stop[k].pass);
+    }
+    eval_free(x);
+}
+
+/* A leaf that no role keeps would not be missed by any. */
+static void sets_verify(const Trail *t, const Graph *whole)
+{
+    int roles = (int)mesh_size(&whole->mesh, mesh_axes(&whole->mesh, STAGE));
+    for (uint32_t i = 0; i < whole->nset; i++) {
+        bool kept = false;
+        for (int role = 0; role < roles; role++)
+            kept |= value_find(t->stop[trail_last(t, role)].g, whole,
+                               whole->nout + i) != NONE;
+        if (!kept)
+            err_code(6, whole->node[whole->set[i].leaf].loc, "verify: no role "
+                     "keeps \"%s\"", value_name(whole, whole->nout + i));
+    }
 }
 
 uint32_t verify_values(const Options *o, const Trail *t)
 {
-    uint32_t from = trail_start(t);
-    const Graph *a = t->stop[from].g, *b = t->stop[t->n - 1].g;
-    Difference d;
+    const Graph *a = t->stop[trail_start(t)].g;
+    const Graph *whole = t->stop[trail_last(t, -1)].g;
     size_check(o, a);
     Eval *x = eval_new(a, FIELD, (uint64_t)o->seed, 1);
     eval_run(x);
-    if (differs(x, a, b, (uint64_t)o->seed, &d))
-        blame(t, from, x, (uint64_t)o->seed);
+    whole_verify(t, x, (uint64_t)o->seed);
     eval_free(x);
+    if (t->stop[t->n - 1].g->role >= 0) {
+        roles_verify(t, whole, (uint64_t)o->seed);
+        sets_verify(t, whole);
+    }
     return value_count(a);
 }
 
 static Verdict entry_verify(const Options *o, const Graph *g, Job *job,
-                            Graph **done)
+                            Graph **done, int *n)
 {
     const Mesh *m = &job->plan->mesh;
     Trail t = { .arena = o->arena };
     Verdict v = { .entry = g->entry, .ranks = plan_ranks(job->plan),
                   .turns = mesh_size(m, mesh_axes(m, TIME)) };
-    *done = verify_run(g, job, &t);
+    int roles;
+    Graph **role = verify_run(g, job, &t, &roles);
     v.values = verify_values(o, &t);
-    v.steps = (*done)->sched->nstep;
+    for (int k = 0; k < roles; k++) {
+        v.steps += role[k]->sched->nstep;
+        done[(*n)++] = role[k];
+    }
     return v;
 }
 
@@ -183,15 +280,17 @@ int cmd_verify(const Options *o)
     Model *m = model_open(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
     Job job = job_open(o, plan);
-    Graph **done = alloc(o->arena, (size_t)m->nentry * sizeof *done);
+    int64_t roles = mesh_size(&plan->mesh, mesh_axes(&plan->mesh, STAGE));
+    Graph **done = alloc(o->arena, (size_t)(m->nentry * roles)
+                         * sizeof *done);
     Verdict *v = alloc(o->arena, (size_t)m->nentry * sizeof *v);
-    int n = 0;
+    int n = 0, ndone = 0;
     for (int i = 0; i < m->nentry; i++)
         if (!o->entry || strcmp(m->entry[i]->entry, o->entry) == 0)
-            v[n] = entry_verify(o, m->entry[i], &job, &done[n]), n++;
+            v[n++] = entry_verify(o, m->entry[i], &job, done, &ndone);
     if (!n)
         usage("--entry: \"%s\" has no entry \"%s\"", o->file[0], o->entry);
-    verify_schedule(o, m, done, n);
+    verify_schedule(o, m, done, ndone);
     for (int i = 0; i < n; i++)
         verdict_print(o, &v[i], i == 0);
     if (o->json)

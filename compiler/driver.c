@@ -50,6 +50,7 @@ static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
     if (o->plan)
         return plan_read(&p, entry, nentry, o->arena);
     p.ranks = ranks_wanted(o);
+    p.micro = p.micro ? p.micro : 1;
     if (!p.file)
         p.file = o->exact ? "exact" : "ddp";
     return plan_partition(&p, entry, nentry, o->arena);

@@ -61,16 +61,18 @@ static void pair_prove(const Options *base, int64_t pair, Result *r)
     o.define.at[o.define.n++] = fmt(o.arena, "seed=%llu",
                                     (unsigned long long)seed);
     Model *m = model_open(&o);
-    Graph *g = model_entry(m, "train"), *done;
+    Graph *g = model_entry(m, "train"), **done;
+    int roles;
     snprintf(r->family, sizeof r->family, "%s", m->name);
     Job job = job_open(&o, plan_draw(&d, g, o.arena, &r->features));
     Trail t = { .arena = o.arena };
-    done = verify_run(g, &job, &t);
-    r->nodes = done->n;
+    done = verify_run(g, &job, &t, &roles);
+    for (int k = 0; k < roles; k++)
+        r->nodes += done[k]->n;
     if (planted(pair))
-        fault_plant(&d, done);
+        fault_plant(&d, done[draw_below(&d, (uint64_t)roles)]);
     r->values = verify_values(&o, &t);
-    verify_schedule(&o, m, &done, 1);
+    verify_schedule(&o, m, done, roles);
 }
 
 static void pair_run(const Options *o, int64_t pair, int out)

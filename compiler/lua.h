@@ -46,7 +46,7 @@ Graph *model_sized(const Model *, const char *name);
 
 typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */
-    int ranks, micro;                     /* 0: not said */
+    int ranks, micro;                     /* ranks 0: what the plan says */
     DType compute;
     const char *const *define;            /* -P: "name=value" */
     int ndefine;

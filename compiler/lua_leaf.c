@@ -232,29 +232,6 @@ static int leaf_kept(lua_State *L)
     return 1;
 }
 
-/* The ends of a range {low, high} at i, each of which may be absent. */
-static void range_read(lua_State *L, int i, const char *name, Attr *attr)
-{
-    static const double far = 1e300;
-    double end[2] = { -far, far };
-    if (lua_isnoneornil(L, i))
-        return;
-    if (!lua_istable(L, i))
-        fail(L, "scalar: \"%s\": a range {low, high} is wanted", name);
-    for (int k = 0; k < 2; k++) {
-        if (lua_geti(L, i, k + 1) != LUA_TNIL)
-            end[k] = luaL_checknumber(L, -1);
-        lua_pop(L, 1);
-    }
-    if (!(end[0] < end[1]))
-        fail(L, "scalar: \"%s\": the range from %g to %g is empty", name,
-             end[0], end[1]);
-    if (!(attr->value >= end[0] && attr->value <= end[1]))
-        fail(L, "scalar: the default of \"%s\" is %g, not from %g to %g", name,
-             attr->value, end[0], end[1]);
-    attr->low = end[0], attr->high = end[1];
-}
-
 static int leaf_scalar(lua_State *L)
 {
     const char *name = name_check(L, 1, "scalar");
@@ -269,7 +246,6 @@ static int leaf_scalar(lua_State *L)
     attr.doc = intern(front_of(L)->a, luaL_optstring(L, 3, ""));
     if (!*attr.doc)
         attr.doc = NULL;
-    range_read(L, 4, name, &attr);
     lua_pushnil(L);
     leaf_get(L, OP_scalar, name, (Type){ .dtype = F32 }, attr);
     return 1;

@@ -92,8 +92,7 @@ static void view_push(lua_State *L, Planning *p)
     lua_pushcclosure(L, view_nodes, 1), lua_setfield(L, -2, "nodes");
     lua_pushcfunction(L, option_ask), lua_setfield(L, -2, "option");
     lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
-    lua_pushinteger(L, p->o->micro ? p->o->micro : 1);
-    lua_setfield(L, -2, "micro");
+    lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
     lua_newtable(L);
     lua_newtable(L);
     int names = lua_gettop(L);
@@ -169,11 +168,6 @@ static void mesh_read(lua_State *L, Planning *p, int i)
     if (p->o->ranks && ranks != p->o->ranks)
         fail_at(L, p->loc, "the mesh has %d ranks, --ranks says %d", ranks,
                 p->o->ranks);
-    int turns = (int)mesh_size(&p->plan->mesh, mesh_axes(&p->plan->mesh,
-                                                         TIME));
-    if (p->o->micro && turns != p->o->micro)
-        fail_at(L, p->loc, "the mesh has %d turn%s, --micro says %d", turns,
-                turns == 1 ? "" : "s", p->o->micro);
 }
 
 int plan_ranks(const Plan *p)
@@ -356,7 +350,8 @@ static void word_recompute(lua_State *L, Planning *p, int i)
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "value", "bucket",
-        "compute", "reduce", "gather", "exact", "recompute" };
+        "compute", "reduce", "gather", "exact", "recompute", "stage", "role",
+        "order", "alive" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -367,7 +362,8 @@ static void rest_read(lua_State *L, Planning *p, int i)
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
-                    near ? near : "gather, exact, recompute");
+                    near ? near : "gather, exact, recompute, stage, role, "
+                    "order, alive");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -452,6 +448,7 @@ static int plan_run(lua_State *L)
     mesh_read(L, p, 2);
     values_read(L, p, 2);
     leaves_read(L, p, 2);
+    pipeline_read(L, p, 2);
     options_used(L);
     mesh_thin(p->plan);
     return 0;
@@ -540,6 +537,7 @@ void plan_print(const Plan *p, FILE *out)
     arena_free(a);
     fputs(p->exact ? "    exact = true,\n" : "", out);
     values_print(p, out);
+    pipeline_print(p, out);
     fputs("    -- leaves that are not here are whole\n    leaf = {\n", out);
     for (uint32_t i = 0; i < p->nleaf; i++) {
         fprintf(out, "        [\"%s\"] = {", p->leaf[i].name);

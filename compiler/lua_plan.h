@@ -27,4 +27,8 @@ void values_read(lua_State *, Planning *, int i);
 void values_thin(Plan *, const int *to);
 void values_print(const Plan *, FILE *);
 
+/* The words of a pipeline, once mesh and leaves are read, and back. */
+void pipeline_read(lua_State *, Planning *, int i);
+void pipeline_print(const Plan *, FILE *);
+
 #endif

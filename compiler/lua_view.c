@@ -63,8 +63,11 @@ static void node_push(lua_State *L, const Graph *g, Ref r)
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "inputs");
-    if (!ops[n->op].leaf)
-        letters_push(L, g, n);
+    if (ops[n->op].leaf)
+        return;
+    letters_push(L, g, n);
+    lua_pushnumber(L, n->op == OP_grad ? 0 : node_flops(g, r));
+    lua_setfield(L, -2, "flops");
 }
 
 void nodes_push(lua_State *L, const Graph *g)

@@ -14,9 +14,10 @@ typedef struct Trail {
     void (*next)(void *, const char *, const Graph *, const Graph *);
 } Trail;                                  /* next: the job's own check */
 
-/* All passes over an entry; each graph on the way is in the trail. */
-Graph *verify_run(const Graph *, Job *, Trail *);
-/* Does the last graph of the trail compute what the entry does?  Returns how
+/* All passes over an entry, for all roles, *n of them; each graph on the way
+ * is in the trail. */
+Graph **verify_run(const Graph *, Job *, Trail *, int *n);
+/* Do the last graphs of the trail compute what the entry does?  Returns how
  * many values were compared; err (6) for the first that differs. */
 uint32_t verify_values(const Options *, const Trail *);
 /* err (6) with what the checker of schedules says. */

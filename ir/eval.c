@@ -10,7 +10,12 @@
  * differ in the folded axes, then fetch each element that the wanted part
  * holds from whoever has it, among those that differ in the gathered axes.
  * An element that nobody in reach has becomes poison (NaN, or a hash), so
- * that a wrong shard shows. */
+ * that a wrong shard shows.
+ *
+ * From LOCAL on a node of a stage runs on the ranks of that stage's role
+ * alone, and only a hop fetches from another role: what is read elsewhere is
+ * poison, too.  The graph of one role runs on its ranks, with what it
+ * receives given. */
 #include "ir/eval_node.h"
 #include "ir/field.h"
 
@@ -25,6 +30,8 @@ struct Eval {
     uint64_t seed, step;
     Arena *arena;
     Axes ranks;                           /* space and stage axes */
+    int stage;                            /* the axis along which nodes of a
+                                             stage stand apart; -1 */
     Val *val;                             /* by node */
     const Num **given;                    /* by node: whole value of a leaf */
     bool done;
@@ -245,24 +252,60 @@ static void given(const Eval *e, Ref r, const int *coord, Num *out)
     }
 }
 
-static void run_at(const Eval *e, Ref r, const int *coord)
+/* Is there a value of the node at coord? */
+static bool held(const Eval *e, Ref r, const int *coord)
+{
+    const Node *n = &e->g->node[r];
+    return e->stage < 0 || n->stage == EVERY
+        || e->g->role_of[n->stage] == coord[e->stage];
+}
+
+static const Num *operand_at(Eval *e, Ref r, const int *coord)
+{
+    if (held(e, r, coord))
+        return part_at(e, r, coord);
+    Num *bad = alloc(e->arena, (size_t)(e->val[r].each + 1) * sizeof *bad);
+    for (int64_t i = 0; i < e->val[r].each; i++)
+        bad[i] = poison(e, i);
+    return bad;
+}
+
+/* From the role that makes it. */
+static void hop_at(Eval *e, Ref r, const int *coord, Num *out)
+{
+    const Node *n = &e->g->node[r];
+    int c[NAXIS];
+    memcpy(c, coord, sizeof c);
+    if (e->stage >= 0)
+        c[e->stage] = e->g->role_of[n->attr.from];
+    const Num *in = operand_at(e, n->in[0], c);
+    memcpy(out, in, (size_t)e->val[r].each * sizeof *out);
+}
+
+static void run_at(Eval *e, Ref r, const int *coord)
 {
     const Node *n = &e->g->node[r];
     Num *out = part_at(e, r, coord);
     const Num *few[NIN], **in = few;
 
+    if (n->op == OP_hop) {
+        hop_at(e, r, coord, out);
+        return;
+    }
+
     if (ops[n->op].family == FAMILY_collective) {
         collective(e, r, coord, out);
         return;
     }
-    if (ops[n->op].leaf && e->given[r]) {
+    if (e->given[r]) {
         given(e, r, coord, out);
+        own(e, &n->type, n->type.partial, coord, out);
         return;
     }
     if (n->nin > NIN)
         in = alloc(e->arena, (size_t)n->nin * sizeof *in);
     for (int i = 0; i < n->nin; i++)
-        in[i] = part_at(e, n->in[i], coord);
+        in[i] = operand_at(e, n->in[i], coord);
     Place p = { coord, e->seed, e->step };
     eval_part(e->g, r, e->domain, &p, in, out);
     if (ops[n->op].leaf)                  /* a leaf that owes a fold */
@@ -281,7 +324,14 @@ static void run(Eval *e, Ref r)
     for (int d = 0; d < n->type.ndim; d++)
         if (n->type.lo[d] || n->type.hi[d])
             die("%s: parts with neighbours' rows are not evaluated", n->name);
-    v->axes = e->ranks | (turns & time);
+    Axes here = e->ranks;
+    if (e->stage >= 0 && n->stage != EVERY) {
+        here &= (Axes)~(1u << e->stage);
+        coord[e->stage] = g->role_of[n->stage];
+    }
+    if (n->op == OP_recv && !e->given[r])
+        die("%s: what is received must be given", n->name);
+    v->axes = here | (turns & time);
     v->each = type_volume(&part);
     v->data = alloc(e->arena, (size_t)(v->each * mesh_size(&g->mesh, v->axes)
                                        + 1) * sizeof *v->data);
@@ -290,7 +340,7 @@ static void run(Eval *e, Ref r)
             turns |= type_axes(&g->node[n->in[i]].type);
     do
         run_at(e, r, coord);
-    while (next(&g->mesh, e->ranks | (turns & time), coord));
+    while (next(&g->mesh, here | (turns & time), coord));
 }
 
 /* ---- the interface ---- */
@@ -302,7 +352,12 @@ Eval *eval_new(const Graph *g, Domain domain, uint64_t seed, uint64_t step)
 
     *e = (Eval){ .g = g, .domain = domain, .seed = seed, .step = step,
                  .arena = a };
-    e->ranks = mesh_axes(&g->mesh, SPACE) | mesh_axes(&g->mesh, STAGE);
+    Axes stage = mesh_axes(&g->mesh, STAGE);
+    bool apart = g->nstage && g->role < 0 && g->phase != PHASE_TENSOR;
+    e->ranks = mesh_axes(&g->mesh, SPACE) | (g->role < 0 ? stage : 0);
+    e->stage = -1;
+    for (int i = 0; apart && i < g->mesh.naxis; i++)
+        e->stage = stage >> i & 1 ? i : e->stage;
     e->val = alloc(a, (g->n + 1) * sizeof *e->val);
     e->given = alloc(a, (g->n + 1) * sizeof *e->given);
     return e;
@@ -313,7 +368,7 @@ void eval_set(Eval *e, Ref leaf, const Num *whole)
     size_t n = (size_t)type_volume(&e->g->node[leaf].type) * sizeof *whole;
     Num *copy = alloc(e->arena, n + 1);
 
-    if (!ops[e->g->node[leaf].op].leaf)
+    if (!ops[e->g->node[leaf].op].leaf && e->g->node[leaf].op != OP_recv)
         die("%s is no leaf", e->g->node[leaf].name);
     memcpy(copy, whole, n);
     e->given[leaf] = copy;
@@ -331,7 +386,7 @@ static void agree(const Eval *e, Ref r, const Type *whole, Num *out)
 {
     const Mesh *m = &e->g->mesh;
     const Type *t = &e->g->node[r].type;
-    Axes copies = e->ranks & (Axes)~type_axes(t);
+    Axes copies = e->ranks & e->val[r].axes & (Axes)~type_axes(t);
     int64_t n = type_volume(whole);
     int coord[NAXIS] = {0};
     Arena *scratch = arena_new();
@@ -361,6 +416,16 @@ const Num *eval_get(Eval *e, Ref r)
     fetch(e, r, origin, partial, (Axes)~0u, &whole, out);
     agree(e, r, &whole, out);
     return out;
+}
+
+void eval_receive(Eval *part, Eval *whole)
+{
+    const Graph *g = part->g, *w = whole->g;
+    for (Ref r = 0; r < g->n; r++)
+        for (Ref q = 0; g->node[r].op == OP_recv && q < w->n; q++)
+            if (w->node[q].op == OP_hop
+                && w->node[q].attr.id == g->node[r].attr.id)
+                eval_set(part, r, eval_get(whole, q));
 }
 
 void eval_free(Eval *e)

@@ -23,6 +23,8 @@ void eval_run(Eval *);                    /* every node, rank and turn */
 /* The value of a node made whole: parts joined, pending folds finished,
  * turns joined.  Row-major, type_volume elements, in the Eval's memory. */
 const Num *eval_get(Eval *, Ref);
+/* What the part of one role receives, from a run of the graph of all. */
+void eval_receive(Eval *part, Eval *whole);
 void eval_free(Eval *);
 
 /* One op on local operands, the heart of it: used by table tests. */

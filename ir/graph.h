@@ -71,7 +71,7 @@ typedef struct Attr {
     const char *sig;                      /* of "@" rows: "bnk,km->bnm" */
     int nletter;                          /* sizes of letters that no operand */
     Letter *letter;                       /* has; printed h=28, b=128/dp/mb */
-    double value, low, high;
+    double value;
     int64_t ndata;
     const double *data;
     const char *dist, *doc;

@@ -189,17 +189,38 @@ static void v5_sets(const Check *c)
 
 /* ---- labels ---- */
 
+/* Stages of one role hand values on where the graph is that role's. */
+static bool apart(const Graph *g, int from, int to)
+{
+    bool same = g->role >= 0 && from < g->nstage && to < g->nstage
+        && (to == EVERY || g->role_of[from] == g->role_of[to]);
+    return from != EVERY && from != to && !same;
+}
+
 static void v6_stages(const Check *c, Ref r)
 {
-    const Node *n = &c->g->node[r];
-    Family f = ops[n->op].family;
-    if (f == FAMILY_copy || f == FAMILY_collective)
-        return;
+    const Graph *g = c->g;
+    const Node *n = &g->node[r];
     for (int i = 0; i < n->nin; i++) {
-        int from = c->g->node[n->in[i]].stage;
-        if (from != EVERY && from != n->stage)
+        int from = g->node[n->in[i]].stage;
+        int to = n->op == OP_hop ? n->attr.from : n->stage;
+        if (!op_unread(n->op, i) && apart(g, from, to))
             broken(c, r, fmt(c->arena, "V6: reads \"%s\" of stage %d without "
-                             "a copy", c->g->node[n->in[i]].name, from));
+                             "a hop", g->node[n->in[i]].name, from));
+    }
+    if (g->nstage && n->stage >= g->nstage)
+        broken(c, r, "V6: there is no such stage");
+}
+
+static void v6_sets(const Check *c)
+{
+    const Graph *g = c->g;
+    for (uint32_t i = 0; i < g->nset && g->phase != PHASE_TENSOR; i++) {
+        Ref value = g->set[i].value;
+        if (apart(g, g->node[value].stage, g->node[g->set[i].leaf].stage))
+            broken(c, value, fmt(c->arena, "V6: is set to \"%s\", a leaf of "
+                                 "another stage",
+                                 g->node[g->set[i].leaf].name));
     }
 }
 
@@ -312,6 +333,7 @@ static void check(const Graph *g, const char *after, bool named)
     for (Ref r = 0; r < g->n; r++)
         node(&c, r);
     v5_sets(&c);
+    v6_sets(&c);
     schedule(&c);
     arena_free(c.arena);
 }

@@ -37,12 +37,11 @@ function optim.rate(o)
   o = o or {}
   local step = dpc.scalar("step", 0, "steps done")         -- []
   local steps = dpc.scalar("steps", o.steps or 1000, "steps of the whole run")
-  local lr = dpc.scalar("lr", o.lr or 1e-3, "largest learning rate",
-                        { 0 })
+  local lr = dpc.scalar("lr", o.lr or 1e-3, "largest learning rate")
   local low = dpc.scalar("lr_min", o.lr_min or 1e-5,
-                         "learning rate at the end", { 0 })
+                         "learning rate at the end")
   local warmup = dpc.scalar("warmup", o.warmup or 100,
-                            "steps until the largest learning rate", { 0 })
+                            "steps until the largest learning rate")
   local up = ((step + 1) / warmup:maximum(1)):minimum(1)   -- []
   local done = ((step - warmup) / (steps - warmup):maximum(1))
       :maximum(0):minimum(1)                               -- []
@@ -106,18 +105,16 @@ function optim.step(loss, o)
     squares[i] = square_sum(g)                             -- []
   end
   local norm = total(squares):sqrt()                       -- []
-  local clip = dpc.scalar("clip", o.clip or 1, "largest norm of the gradient",
-                          { 0 })
+  local clip = dpc.scalar("clip", o.clip or 1, "largest norm of the gradient")
   local ema = o.ema ~= false and dpc.scalar("ema", o.ema or 0.995,
-                                            "weight of the past in averages",
-                                            { 0, 1 })
+                                            "weight of the past in averages")
   local k = {
     ok = norm:finite(), lr = o.rate or optim.rate(o), b1 = b1, b2 = b2,
     eps = o.eps or 1e-8, c1 = correction(b1, step),
     c2 = correction(b2, step), clip = (clip / (norm + 1e-6)):minimum(1),
     ema = ema and (o.average or average)(step, ema),
     decays = o.decays or is_matrix,
-    decay = dpc.scalar("decay", o.decay or 0.01, "weight decay", { 0 }),
+    decay = dpc.scalar("decay", o.decay or 0.01, "weight decay"),
   }
   for i, p in ipairs(params) do
     update(p, grads[i], k)

@@ -34,13 +34,14 @@ static bool deeper(int *to, int than)
 }
 
 /* Does a member of the open bucket feed r?  Then r cannot go with it.
- * depth[r] counts the collectives on the longest way to r; a kernel waits for
+ * depth[r] counts the collectives and the transfers on the longest way to r; a kernel waits for
  * all that any of its nodes reads, so all of them are as deep as the deepest,
  * which is found anew until nothing changes. */
 static int *depths(const Graph *g, Arena *a)
 {
     int *depth = alloc(a, (g->n + 1) * sizeof *depth);
     int *kernel = alloc(a, (g->n + 1) * sizeof *kernel);
+    const Ref *before = transfers_before(g, a);
     for (bool more = true; more;) {
         more = false;
         for (Ref r = 0; r < g->n; r++) {
@@ -48,18 +49,30 @@ static int *depths(const Graph *g, Arena *a)
             int d = n->kernel >= 0 ? kernel[n->kernel] : 0;
             for (int i = 0; i < n->nin; i++)
                 deeper(&d, depth[n->in[i]]);
+            if (before[r] != NONE)
+                deeper(&d, depth[before[r]]);
             if (n->kernel >= 0)
                 deeper(&kernel[n->kernel], d);
-            more |= deeper(&depth[r], d + over_ranks(g, n));
+            bool sent = n->op == OP_send || n->op == OP_recv;
+            more |= deeper(&depth[r], d + (over_ranks(g, n) || sent));
         }
     }
     return depth;
+}
+
+/* Of two chunks of a pipeline?  Those wait for other roles between. */
+static bool chunks_apart(const Graph *g, const Node *x, const Node *y)
+{
+    bool once = !x->loop && mesh_size(&g->mesh, mesh_axes(&g->mesh, TIME)) > 1;
+    return g->role >= 0 && !once
+        && (x->segment != y->segment || x->stage != y->stage);
 }
 
 static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
 {
     const Node *x = &g->node[a], *y = &g->node[b];
     return x->attr.axes == y->attr.axes && x->loop == y->loop
+        && !chunks_apart(g, x, y)
         && x->type.dtype == y->type.dtype
         && x->type.fold == y->type.fold && depth[a] == depth[b]
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;

@@ -53,9 +53,16 @@ static void drop_unread(Fuse *f)
     }
 }
 
+static void add_edge(Fuse *f, Ref from, Ref to)
+{
+    list_add(f->arena, &f->from[to], from);
+    list_add(f->arena, &f->to[from], to);
+}
+
 static void find_edges(Fuse *f)
 {
     const Graph *g = f->g;
+    const Ref *before = transfers_before(g, f->arena);
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         if (f->kind[r] == FREE || f->kind[r] == VIEW)
@@ -66,6 +73,8 @@ static void find_edges(Fuse *f)
                 through(f, n->in[i], &f->from[r], reader);
         for (uint32_t i = 0; i < f->from[r].n; i++)
             list_add(f->arena, &f->to[f->from[r].at[i]], r);
+        if (before[r] != NONE)
+            add_edge(f, before[r], r);
     }
 }
 

@@ -247,6 +247,13 @@ static Expr **rules_of(Op op, int *n)
     return cache[op];
 }
 
+/* A gradient's node works where the node does that it belongs to. */
+static void label(Graph *g, Ref q, const Node *of)
+{
+    Node *n = &g->node[q];
+    n->segment = BACKWARD, n->scope = of->scope, n->stage = of->stage;
+}
+
 /* The whole gradient of n's value, in its dtype if that is narrower. */
 static Ref narrowed(Graph *g, Ref dy, const Node *n)
 {
@@ -255,7 +262,7 @@ static Ref narrowed(Graph *g, Ref dy, const Node *n)
         return dy;
     dy = to_dtype(g, dy, BF16, n->loc);
     for (Ref q = first; q < g->n; q++)
-        g->node[q].segment = BACKWARD, g->node[q].scope = n->scope;
+        label(g, q, n);
     return dy;
 }
 
@@ -277,10 +284,8 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
         Ref dx = rule(&v, rules[nrule == 1 ? 0 : i], NULL);
         if (dx != NONE)
             d[x] = add_up(g, d[x], dx, n.loc);
-        for (Ref q = first; q < g->n; q++) {
-            g->node[q].segment = BACKWARD;
-            g->node[q].scope = n.scope;
-        }
+        for (Ref q = first; q < g->n; q++)
+            label(g, q, &n);
     }
 }
 
@@ -352,6 +357,7 @@ static Graph *defined(const Graph *in, Job *j)
         for (Ref k = q + 1; k < c.out->n; k++) {
             c.out->node[k].segment = in->node[r].segment;
             c.out->node[k].scope = in->node[r].scope;
+            c.out->node[k].stage = in->node[r].stage;
         }
     }
     return copy_end(&c);

@@ -9,7 +9,10 @@
  *
  * Filters are packed for their convolution, in an order that the target alone
  * knows; the pack rounds them too, where a cast would.  A pack depends on
- * weights only, so it runs once a step, before the turns. */
+ * weights only, so it runs once a step, before the turns.
+ *
+ * What a role sends lies at both ends in the order that the graph of all roles
+ * would give it: `cut` asks for that. */
 #include "passes/pass.h"
 
 /* Values that lie alike when one of them does: a pointwise node and its
@@ -18,7 +21,7 @@ static bool lies_alike(const Graph *g, Ref r, Ref x)
 {
     const Node *n = &g->node[r];
     bool index = ops[n->op].family == FAMILY_index;
-    bool coll = ops[n->op].family == FAMILY_collective;
+    bool coll = ops[n->op].family == FAMILY_collective || n->op == OP_hop;
     return (op_pointwise(n->op) || index || coll)
         && g->node[x].type.ndim == n->type.ndim;
 }
@@ -56,6 +59,21 @@ static void spread(const Graph *g, int *order)
             if (lies_alike(g, r, x) && !order[x] && !op_public(g->node[x].op))
                 order[x] = order[r];
         }
+}
+
+int *layout_orders(const Graph *g, const Job *j)
+{
+    int *order = alloc(j->scratch, (g->n + 1) * sizeof *order);
+    for (Ref r = 0; r < g->n; r++)
+        order[r] = g->node[r].layout;
+    seed(g, order, j);
+    spread(g, order);
+    return order;
+}
+
+static bool transferred(const Node *n)
+{
+    return n->op == OP_send || n->op == OP_recv;
 }
 
 static Ref in_order(Copy *c, Ref r, int order)
@@ -100,16 +118,19 @@ static Ref packed(Copy *c, Ref r, const Job *j)
 Graph *pass_layout(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
-    int *order = alloc(j->scratch, (in->n + 1) * sizeof *order);
-    seed(in, order, j);
-    spread(in, order);
+    int *order = layout_orders(in, j);
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         int w = wish(in, r, j);
         Ref x[NIN];
+        if (n->op == OP_send) {
+            x[0] = in_order(&c, n->in[0], n->layout);
+            copy_node_in(&c, r, x, 1);
+            continue;
+        }
         if (!w) {
             Ref q = copy_node(&c, r);
-            c.out->node[q].layout = order[r];
+            c.out->node[q].layout = transferred(n) ? n->layout : order[r];
             continue;
         }
         for (int i = 0; i < n->nin; i++) {

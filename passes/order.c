@@ -72,7 +72,7 @@ uint32_t order_inst(const Order *o, uint32_t l, int turn)
     die("launch %u has no turn %d", l, turn);
 }
 
-static void edge(Order *o, uint32_t from, uint32_t to)
+void order_edge(Order *o, uint32_t from, uint32_t to)
 {
     Edge *e = alloc(o->scratch, sizeof *e);
     *e = (Edge){ to, o->after[from] };
@@ -105,14 +105,14 @@ static void edges_of(Order *o, uint32_t l)
     int nin = launch_inputs(o->g, q, in, max);
     for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++) {
         if (i > o->first[l])
-            edge(o, i - 1, i);            /* turns of one launch in order */
+            order_edge(o, i - 1, i);            /* turns of one launch in order */
         for (int k = 0; k < nin; k++) {
             Ref v = view_root(o->g, in[k]);
             if (!o->of[v])
                 continue;
             uint32_t p = o->of[v] - 1;
             int t = turn_needed(o, v, launch_loop(o, p), o->inst[i].turn);
-            edge(o, order_inst(o, p, t), i);
+            order_edge(o, order_inst(o, p, t), i);
         }
     }
 }
@@ -220,18 +220,23 @@ static void few_ahead(Order *o, const uint32_t *list)
         for (; i - k > AHEAD && ahead - q[k].bytes >= all / SHARES; k++)
             ahead -= q[k].bytes;
         if (k && q[k - 1].read < q[i].read)
-            edge(o, list[q[k - 1].read], q[i].inst);
+            order_edge(o, list[q[k - 1].read], q[i].inst);
         ahead += q[i].bytes;
     }
+}
+
+static const uint32_t *list_of(Order *o, const Job *j)
+{
+    return o->pos ? order_chunks(o) : order_list(o, j);
 }
 
 static void list_steps(Order *o, const Job *j)
 {
     o->takes = launches_seconds(o->g, o->s, j);
-    const uint32_t *list = order_list(o, j);
+    const uint32_t *list = list_of(o, j);
     if (j->plan && j->plan->gather == GATHER_USE) {
         few_ahead(o, list);
-        list = order_list(o, j);
+        list = list_of(o, j);
     }
     o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
     for (uint32_t k = 0; k < o->n; k++) {
@@ -248,6 +253,7 @@ static Ref append_copy(Order *o, Ref r)
     const Node n = g->node[r];
     Ref q = emit_typed(g, OP_copy, NULL, n.type, &r, 1, NULL, n.loc);
     g->node[q].segment = n.segment, g->node[q].scope = n.scope;
+    g->node[q].stage = n.stage;
     g->node[q].name = fmt(g->arena, "v%u", q);
     append(o, launch_add(o->s, o->keep, &q, 1), 0);
     return q;
@@ -391,6 +397,7 @@ static Order order_of(Graph *g, Sched *s, Job *j)
     for (uint32_t l = 0; l < s->nlaunch; l++)
         edges_of(&o, l);
     keys(&o);
+    order_line(&o);
     list_steps(&o, j);
     return o;
 }

@@ -1,4 +1,4 @@
-/* order.h -- between order.c, order_list.c and order_slack.c. */
+/* order.h -- between order.c, order_chunk.c, order_list.c, order_slack.c. */
 #ifndef DPC_ORDER_H
 #define DPC_ORDER_H
 
@@ -22,7 +22,16 @@ typedef struct Order {
     Ref *key;                             /* of a launch among its equals */
     double *takes;                        /* seconds of a launch */
     uint32_t *at;                         /* step of the last turn, by launch */
+    int64_t *pos;                         /* of an instance on the line of a
+                                             pipeline's chunks; NULL: none */
 } Order;
+
+/* Instance `to` comes behind `from`. */
+void order_edge(Order *, uint32_t from, uint32_t to);
+/* Of a role's graph: finds pos, and lets transfers wait for each other; and
+ * the list by pos. */
+void order_line(Order *);
+const uint32_t *order_chunks(const Order *);
 
 uint32_t order_inst(const Order *, uint32_t launch, int turn);
 /* All instances, each after those that it needs, soon done. */

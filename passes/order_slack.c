@@ -29,6 +29,8 @@ typedef struct Slack {
     bool *stays;
     int64_t *place;                       /* by instance: order of the steps */
     uint32_t *moved;                      /* by step: so many lie beside it */
+    uint32_t *from, *to;                  /* by step: the first and the last of
+                                             its chunk; it moves within */
 } Slack;
 
 /* ---- what each instance reads and makes ---- */
@@ -178,7 +180,9 @@ static void sink(Slack *s, uint32_t i, const uint32_t *writer)
         if (once(s->read[i].val, k) && last_other(s, v, i) < first)
             cost += s->val[v].bytes;
     }
+    int64_t end = s->to[s->place[i] >> GAP] + 1;
     int64_t step = (first + (1 << GAP) - 1) >> GAP;
+    step = end < step ? end : step;
     if (gain > cost && step > (s->place[i] >> GAP) + 1)
         s->place[i] = (step << GAP) - ++s->moved[step];
 }
@@ -198,7 +202,8 @@ static void rise(Slack *s, uint32_t i)
         gain += s->val[v].bytes;
         last = other > last ? other : last;
     }
-    int64_t step = last >> GAP;
+    int64_t step = last >> GAP, start = (int64_t)s->from[s->place[i] >> GAP] - 1;
+    step = start > step ? start : step;
     if (last >= 0 && cost >= 0 && gain > cost
         && step + 1 < s->place[i] >> GAP)
         s->place[i] = (step << GAP) + ++s->moved[step];
@@ -214,6 +219,19 @@ static int by_place(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
+/* The chunk of each step; without a pipeline all are of one. */
+static void chunks(Slack *s, const uint32_t *inst)
+{
+    const int64_t *pos = s->o->pos;
+    uint32_t n = s->o->n;
+    for (uint32_t k = 0; k < n; k++)
+        s->from[k] = k && (!pos || pos[inst[k]] == pos[inst[k - 1]])
+            ? s->from[k - 1] : k;
+    for (uint32_t k = n; k-- > 0;)
+        s->to[k] = k + 1 < n && s->from[k + 1] == s->from[k] ? s->to[k + 1]
+            : k;
+}
+
 /* The instances in their new order; their places are made even again. */
 static uint32_t *list(Slack *s)
 {
@@ -227,6 +245,7 @@ static uint32_t *list(Slack *s)
         s->place[inst[k]] = (int64_t)k << GAP;
         s->moved[k] = 0;
     }
+    chunks(s, inst);
     return inst;
 }
 
@@ -296,8 +315,10 @@ static bool turned(const Slack *s, const uint32_t *inst, uint32_t n,
 
 static bool movable(const Slack *s, const uint32_t *inst, uint32_t n)
 {
+    const int64_t *pos = s->o->pos;
     for (uint32_t k = 0; k < n; k++)
-        if (s->stays[inst[k]] || made_bytes(s, inst[k]) < 0)
+        if (s->stays[inst[k]] || made_bytes(s, inst[k]) < 0
+            || (pos && pos[inst[k]] != pos[inst[0]]))
             return false;
     return true;
 }
@@ -399,6 +420,8 @@ void order_slack(Order *o)
     s.stays = alloc(s.a, n);
     s.place = alloc(s.a, n * sizeof *s.place);
     s.moved = alloc(s.a, n * sizeof *s.moved);
+    s.from = alloc(s.a, n * sizeof *s.from);
+    s.to = alloc(s.a, n * sizeof *s.to);
     for (uint32_t k = 0; k < o->n; k++)
         s.place[order_inst(o, o->s->step[k].launch, o->s->step[k].turn)] =
             (int64_t)k << GAP;

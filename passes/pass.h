@@ -36,6 +36,14 @@ typedef enum Recompute {                  /* what backward makes again: */
     RECOMPUTE_AUTO                        /* what a limit of bytes asks for */
 } Recompute;
 
+/* Which stage works in a scope, and in all within it that say no other. */
+typedef struct StagePlan { const char *scope; int stage; } StagePlan;
+
+/* The order of a pipeline's chunks (chunk.c); GIVEN: by the plan's list. */
+typedef enum Pattern {
+    GPIPE, ONE_F_ONE_B, INTERLEAVED, ZB_H1, AUTO, GIVEN, NPATTERN
+} Pattern;
+
 typedef struct Plan {
     Mesh mesh;
     LeafPlan *leaf;                       /* in the order of the plan */
@@ -51,6 +59,14 @@ typedef struct Plan {
                                              same bits on any number of ranks */
     Recompute recompute;
     int64_t bytes;                        /* of AUTO: all that a rank holds */
+    StagePlan *stage;
+    uint32_t nscope, scopecap;
+    int nstage, *role_of;                 /* the role of each stage */
+    Pattern pattern;
+    int alive;                            /* of `auto`: forwards that a role
+                                             may be ahead; 0: as 1F1B */
+    Chunk *chunk;                         /* of GIVEN */
+    uint32_t nchunk;
 } Plan;
 
 typedef struct Job {
@@ -109,9 +125,19 @@ void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
 /* Does that name of a plan mean node r of the model's graph? */
 bool value_named(const Graph *, Ref r, const char *name);
 
+/* The stage of a param or state, by its name and the plan's scopes; EVERY. */
+int plan_stage_of_leaf(const Plan *, const char *name);
+
 /* simplify's and dce's work as functions, for `tidy` and for tests. */
 Graph *graph_simplify(const Graph *, Job *);
 Graph *graph_dce(const Graph *, Job *);
+
+/* The memory order that `layout` gives each node. */
+int *layout_orders(const Graph *, const Job *);
+/* Of each send and recv that is made once, the one that it waits for, though
+ * it reads nothing of it: launches that cross such a pair would wait for
+ * themselves.  NONE for others. */
+Ref *transfers_before(const Graph *, Arena *);
 
 /* How well a graph before `fuse` is fused.  The job needs its scratch. */
 typedef struct Fusion {

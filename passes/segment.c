@@ -8,10 +8,12 @@
  *             update reads it: made early it would wait in memory
  *   BEGIN     the rest of what follows from weights and run-time numbers
  *             alone, once a step: casts and packs of weights
+ *   WEIGHT    where the pipeline's order splits it off: contractions of which
+ *             only the update reads, and what they alone feed
  *   INIT      what follows from constants and frozen weights alone, once a run
  *
  * INIT is not used yet: such values are made in BEGIN. */
-#include "passes/pass.h"
+#include "passes/chunk.h"
 
 static bool *needed_by_backward(const Graph *g, Arena *a)
 {
@@ -57,6 +59,41 @@ static void leave_casts(const Graph *g, Segment *s, Arena *a)
     }
 }
 
+static bool contracts(Op op)
+{
+    return op == OP_dot || ops[op].family == FAMILY_conv || op == OP_put;
+}
+
+static bool same_stage(const Node *a, const Node *b)
+{
+    return a->stage == EVERY || b->stage == EVERY || a->stage == b->stage;
+}
+
+/* Nothing in backward waits for them, so they fill a pipeline's gaps.  Sums
+ * that share what they read with backward's kernels (gains, biases) stay. */
+static void split_weights(const Graph *g, Segment *s, Arena *a)
+{
+    bool *further = alloc(a, g->n + 1);   /* a contraction, or another stage,
+                                             hangs on it */
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        for (int i = 0; i < n->nin && s[r] == BACKWARD; i++)
+            further[n->in[i]] |= further[r] || contracts(n->op)
+                || !same_stage(n, &g->node[n->in[i]]);
+    }
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        bool fed = contracts(n->op), other = false;
+        for (int i = 0; i < n->nin; i++) {
+            fed |= s[n->in[i]] == WEIGHT;
+            other |= s[n->in[i]] == BACKWARD;
+        }
+        if (s[r] == BACKWARD && !further[r] && fed
+            && (contracts(n->op) || !other))
+            s[r] = WEIGHT;
+    }
+}
+
 static bool of_the_step(const Node *n)
 {
     return n->op == OP_input || n->op == OP_random;
@@ -84,6 +121,8 @@ Graph *pass_segment(const Graph *in, Job *j)
     }
     put_off(in, segment, j->scratch);
     leave_casts(in, segment, j->scratch);
+    if (j->plan && j->plan->nstage && order_splits(j->plan->pattern))
+        split_weights(in, segment, j->scratch);
     Graph *g = copy_whole(in, j);
     for (Ref r = 0; r < in->n; r++)
         g->node[r].segment = segment[r];

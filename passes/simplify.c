@@ -264,6 +264,7 @@ static void copy_live(Copy *c, Ref r)
         t.partial = 0, t.fold = FOLD_SUM;
         c->map[x] = emit_typed(c->out, OP_const, NULL, t, NULL, 0, NULL,
                                n->loc);
+        c->out->node[c->map[x]].loop = c->in->node[x].loop;
     }
     copy_node(c, r);
 }

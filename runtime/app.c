@@ -408,39 +408,6 @@ static bool has_leaves(const DpcUnit *u)
     return any;
 }
 
-/* Does some --init-from fill the params of that prefix? */
-static bool is_filled(const DpcApp *a, const char *name)
-{
-    for (int i = 0; i < a->opt.init_from.n; i++) {
-        const char *arg = a->opt.init_from.at[i], *eq = strchr(arg, '=');
-        size_t n = eq ? strcspn(arg, ":=") : 0;
-        bool dot = n && arg[n - 1] == '.';
-        if (!strncmp(name, arg, n) && (!n || dot || name[n] == '.'))
-            return true;
-    }
-    return false;
-}
-
-/* What is drawn or measured with params that nothing has filled is noise. */
-static DpcStatus filled_check(const DpcApp *a)
-{
-    const DpcLeaf *first = NULL;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < a->unit->nleaf; i++) {
-        const DpcLeaf *l = &a->unit->leaf[i];
-        if (l->kind != DPC_PARAM || is_filled(a, l->name))
-            continue;
-        first = first ? first : l;
-        n++;
-    }
-    if (!first)
-        return DPC_OK;
-    return dpc_fail(DPC_USER, "%s: error: '%s' needs '%s' (%s)%s, which no "
-        "--init-from fills; give one more, --out DIR of a run or --resume PATH",
-        a->opt.program, a->opt.command, first->name, first->loc,
-        n > 1 ? " and other parameters" : "");
-}
-
 DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
 {
     char path[DPC_PATH];
@@ -454,9 +421,7 @@ DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
         return dpc_fail(DPC_USER, "%s: error: '%s' needs parameters; give "
             "--out DIR of a run, --resume PATH or --init-from PATH",
             a->opt.program, a->opt.command);
-    s = fresh_ok || asked ? DPC_OK : filled_check(a);
-    if (!s)
-        s = init_run(a);
+    s = init_run(a);
     for (int i = 0; !s && i < a->opt.init_from.n; i++)
         s = init_from(a, a->opt.init_from.at[i]);
     return s;

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 7
+#define DPC_ABI 6
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
@@ -81,9 +81,7 @@ typedef struct DpcLeaf {
     int32_t role;                         /* PARAM, STATE: lives on its ranks
                                              only; -1: on all */
     int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
-    double value;                         /* SCALAR: what it is by default, */
-    double low, high;                     /* and where it lies; both 0: at any
-                                             place */
+    double value;                         /* SCALAR: what it is by default */
     int64_t limit;                        /* INPUT: it indexes a table of so */
     const char *table;                    /* many rows at that line; 0: none */
 } DpcLeaf;

@@ -51,7 +51,7 @@ static DpcStatus stop_not_finite(Train *t)
         fprintf(stderr, "\nnote: %s\n", text);
     return dpc_fail(DPC_NUMERICS, "%s: error: step %lld is not finite; "
         "nothing was saved; lower the rate, or go on from a checkpoint with "
-        "--nan skip", t->app->unit->model, (long long)t->app->step + 1);
+        "--nan skip", t->app->unit->model, (long long)t->app->step);
 }
 
 static DpcStatus look(Train *t)
@@ -255,31 +255,6 @@ static void best_of(Train *t, char name[64])
     t->best = INFINITY;
 }
 
-/* What eval does not return cannot choose the best checkpoint. */
-static DpcStatus best_check(const Train *t)
-{
-    DpcValues v;
-    uint32_t program;
-    DpcApp *a = t->app;
-    char have[512] = "";
-    size_t n = 0;
-    if (!a->opt.best_metric && a->opt.eval_every <= 0)
-        return DPC_OK;
-    DpcStatus s = dpc_app_entry(a, "eval", &program);
-    if (s)
-        return s;
-    dpc_values_bind(a->rt, program, &v);
-    if (dpc_values_find(&v, t->best_name) >= 0
-        || (!a->opt.best_metric && !strcmp(t->best_name, "loss")))
-        return DPC_OK;
-    for (int i = 0; i < v.n && n < sizeof have; i++)
-        n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? ", " : "",
-                              v.name[i]);
-    return dpc_fail(DPC_USAGE, "%s: error: '--best-metric %s': eval returns "
-                    "no such number; it has %s", a->opt.program,
-                    a->opt.best_metric, v.n ? have : "none");
-}
-
 /* The last row of `train` is the loop. */
 static const char *loop_row(const DpcApp *a)
 {
@@ -331,8 +306,6 @@ DpcStatus dpc_app_train(DpcApp *a)
     char best[64];
     DpcStatus s = train_open(&t, a);
     best_of(&t, best);
-    if (!s)
-        s = best_check(&t);
     if (!s && a->step >= a->opt.steps)
         dpc_app_note(a, "step %lld of %lld: nothing to do",
                      (long long)a->step, (long long)a->opt.steps);

@@ -33,8 +33,8 @@ end
 
 local function train()
   local d = data.batch(batch)
-  local p = dpc.scalar("drop", 0.1, "share of embeddings dropped", { 0, 1 })
-  local jitter = dpc.scalar("jitter", 0.1, "noise on embeddings", { 0 })
+  local p = dpc.scalar("drop", 0.1, "share of embeddings dropped")
+  local jitter = dpc.scalar("jitter", 0.1, "noise on embeddings")
   local e = embedding(d)                                   -- [b, embed]
   e = e + dpc.random("normal", e:dims()) * jitter
   local drop = dpc.random("uniform", { batch }):lt(p)      -- [b]
@@ -71,7 +71,7 @@ local function start()
 end
 
 local function denoise()
-  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler", { 1 })
+  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
   local weight = dpc.scalar("guidance", 2, "1: none")
   local step = dpc.scalar("step", 0, "steps done")         -- []
   local x, e = canvas(), hint()

@@ -44,8 +44,8 @@ end
 -- One step from noise to an image embedding; eta 1 keeps it random on the
 -- way (DDPM), so that seeds differ.
 local function prior_step()
-  local n = dpc.scalar("prior_steps", 16, "steps of the prior's sampler", { 1 })
-  local eta = dpc.scalar("eta", 1, "noise in the prior's steps", { 0, 1 })
+  local n = dpc.scalar("prior_steps", 16, "steps of the prior's sampler")
+  local eta = dpc.scalar("eta", 1, "noise in the prior's steps: 0 to 1")
   local t, to = diffusion.times(step(), n)                 -- []
   local many = { k = tries }
   local x = ideas()                                        -- [batch tries, D]
@@ -78,7 +78,7 @@ local function hint()
 end
 
 local function decode_step()
-  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler", { 1 })
+  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
   local weight = dpc.scalar("guidance", 2, "1: none")
   local x, e = canvas(), hint()
   dpc.set(x, nn.frozen(function()

@@ -110,8 +110,7 @@ end
 -- Learning rate of DiffSynth's scripts, f32 []: a third of it for five steps.
 function editing.rate(default)
   local step = dpc.scalar("step", 0, "steps done")         -- []
-  local lr = dpc.scalar("lr", default, "learning rate, from the sixth step on",
-                        { 0 })
+  local lr = dpc.scalar("lr", default, "learning rate, from the sixth step on")
   return step:lt(5):where(lr / 3, lr)
 end
 
@@ -129,7 +128,7 @@ function editing.sampler(net)
   local function denoise()
     local x = editing.batch(bucket)
     local i = dpc.scalar("step", 0, "steps done")
-    local n = dpc.scalar("steps", 40, "steps of the sampler", { 1 })
+    local n = dpc.scalar("steps", 40, "steps of the sampler")
     local z = canvas()
     local s = flow.at(i, n, tokens):move("->b", { b = dims[1] })
     local v = net(function() return mmdit.velocity(config, z, s, x) end)

@@ -58,34 +58,4 @@ exits 1 "eval names an output that it lacks" "'--output z=z.npy': 'eval' has no 
 ranks 1 o1.bin eval --data data --batches 0
 exits 2 "a mean over no batches" "'--batches 0': a mean wants one"
 ranks 1 one.bin train --data data --lr nan --out nan
-exits 2 "a rate that is no number" "'--lr nan': not a finite number"
-
-# A unit of two parts, of which only one was given weights.
-cat > parts.lua <<'END'
-local nn = require "nn"
-local optim = require "optim"
-local function loss()
-  local x = dpc.input("x", { 4, 8 })
-  local y = nn.linear("two", nn.linear("one", x, 8), 1)
-  return nn.mean(y * y, "bk->")
-end
-return { name = "parts", entries = {
-  train = function()
-    local l = loss()
-    local out = optim.step(l, { lr = 1e-3, steps = 3, ema = false })
-    out.loss = l
-    return out
-  end,
-  eval = function() return { loss = loss() } end,
-} }
-END
-"$tool" array x.npy f4 16 8
-"$dpc" compile parts.lua -o parts > log 2>&1 || not_ok "two parts compile" "$?"
-ranks 1 parts train --data x.npy --out halves
-exits 0 "two parts train"
-ranks 1 parts eval --data x.npy --init-from one=halves:extra
-exits 1 "a part that no --init-from fills" \
-    "'eval' needs 'two.w' \(.*\) and other parameters, which no --init-from"
-ranks 1 parts eval --data x.npy --init-from one=halves:extra \
-    --init-from two=halves:extra
-exits 0 "both parts filled" "loss [0-9]"
+exits 2 "a rate that is no number" "'--lr nan': not a number"

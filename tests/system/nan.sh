@@ -11,7 +11,7 @@ blames() {
         { not_ok "$name" "does not compile"; return; }
     line=$(grep -n "TRAP $1\$" "$models/trap.lua" | cut -d: -f1)
     ranks "$4" "$1.bin" train --data data --steps 8 --bad-step 3 --nan stop
-    exits 7 "$name" "trap.lua:$line: $2.*$3" "trap: error: step [45] is not"
+    exits 7 "$name" "trap.lua:$line: $2.*$3" "trap: error: step [34] is not"
     n=$(grep -c '^note: ' log)
     if [ "$n" = 1 ]; then ok "$name once"; else not_ok "$name once" "$n"; fi
 }

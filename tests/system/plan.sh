@@ -61,14 +61,6 @@ if grep -q '"ph": "X"' trace.json && grep -q '"name": "arena"' trace.json; then
     ok "sim writes a timeline"
 else not_ok "sim writes a timeline" "$(head -2 trace.json)"; fi
 
-run "$dpc" plan "$mlp" --ranks 2 --micro 2 -o two.lua
-for word in "ranks 4" "micro 4"; do
-    run "$dpc" compile "$mlp" --plan two.lua --$word -o no
-    exits 1 "a plan of another --$word" \
-        "^two.lua: error: the mesh has 2 [a-z]+, --${word% *} says 4"
-done
-run "$dpc" compile "$mlp" --exact --micro 3 -o no
-exits 1 "--exact --micro 3" "the mesh has 8 turns, --micro says 3"
 run "$dpc" plan "$mlp" --ranks 2 --partitioner auto -P tp=2
 exits 2 "auto takes no option of those it tries" "auto sets the options"
 run "$dpc" compile "$mlp" --exact --partitioner zero

@@ -65,11 +65,6 @@ t=$(since "$t")
 if holds "$t < 10"; then ok "dpc run killed: its ranks leave in 10 s"
 else not_ok "dpc run killed: its ranks leave in 10 s" "$t s"; fi
 
-begin "$dpc" run -n 2 two.bin
-dead=$(pid_of 1)
-kill -9 "$dead"; wait $boss; rc=$?
-exits 5 "dpc run of a killed rank" "rank 1" "a rank was killed by signal 9"
-
 begin mpirun -n 2 ./below ./two.bin
 dead=$(pid_of 1) t=$(now)
 kill -9 "$dead"

@@ -77,7 +77,7 @@ end
 
 -- Learning rate of this step, f32 []: the first one is warmed up already.
 local function rate(o, i, step)
-  local lr = dpc.scalar("lr", of(o, "lr", i), "largest learning rate", { 0 })
+  local lr = dpc.scalar("lr", of(o, "lr", i), "largest learning rate")
   local warmup = of(o, "warmup_steps", i)
   local cosine = of(o, "cosine_decay_max_steps", i)
   if warmup then
