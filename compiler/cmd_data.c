@@ -7,15 +7,38 @@
  *     pack    a folder of files becomes archives with an index (data_pack.c)
  *     index   where the records of archives lie, and their hashes */
 #include "compiler/data.h"
+#include "runtime/token.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum { SAMPLES = 4, SHOWN = 8 };          /* of head: samples; numbers each */
 
+static DpcStatus encode(void *token, const char *text, int64_t n,
+                        int64_t length, int32_t *row, int64_t *used)
+{
+    return dpc_token_row(token, text, n, length, row, used);
+}
+
+/* With --tokenizer, captions are there as ids too; it stays open. */
+static DpcStatus tokens_add(const Options *o, DpcData *d)
+{
+    DpcToken *t;
+    int from = dpc_data_find(d, "caption");
+    DpcStatus s = dpc_token_open(o->tokenizer, &t);
+    if (s)
+        return s;
+    if (from < 0 || !dpc_token_length(t))
+        usage("data: --tokenizer: %s", from < 0 ? "the data have no field "
+              "\"caption\"" : "give PATH?length=N");
+    return dpc_data_encode(d, from, "tokens", dpc_token_length(t), encode, t);
+}
+
 static DpcData *data_open(const Options *o, int64_t budget)
 {
     DpcData *d;
     DpcStatus s = dpc_data_open(o->file[1], budget, &d);
+    if (!s && o->tokenizer)
+        s = tokens_add(o, d);
     if (s)
         runtime_fail(s);
     return d;
@@ -43,14 +66,26 @@ static double number_at(const DpcField *f, const void *p, int64_t i)
          : (double)((const float *)p)[i];
 }
 
+/* Bytes in a row, unless they are a mask. */
 static bool is_text(const DpcField *f)
 {
-    return f->dtype == DPC_U8 && f->ndim == 1;
+    size_t n = strlen(f->name);
+    bool mask = n > 5 && !strcmp(f->name + n - 5, "_mask");
+    return f->dtype == DPC_U8 && f->ndim == 1 && !mask;
 }
 
 static const char *field_type(const Options *o, const DpcField *f)
 {
     return dims_text(o->arena, dpc_dtype_name(f->dtype), f->ndim, f->dim);
+}
+
+/* "name": ..., "type": ... of an object that stays open. */
+static void field_json(const Options *o, const DpcField *f, int k)
+{
+    printf(k ? ",{\"name\":" : "{\"name\":");
+    json_quote(stdout, f->name);
+    printf(",\"type\":");
+    json_quote(stdout, field_type(o, f));
 }
 
 /* ---- head ---- */
@@ -67,9 +102,26 @@ static void value_print(const DpcField *f, const void *p)
     printf(n > SHOWN ? " ..." : "");
 }
 
+static void head_json(const Options *o, const DpcData *d)
+{
+    printf("{\"samples\":%lld,\"index\":", (long long)dpc_data_count(d));
+    json_quote(stdout, dpc_data_hash(d));
+    printf(",\"fields\":[");
+    for (int k = 0; k < dpc_data_nfield(d); k++) {
+        field_json(o, dpc_data_field(d, k), k);
+        printf("}");
+    }
+    printf("]}\n");
+}
+
 static int data_head(const Options *o)
 {
     DpcData *d = data_open(o, DPC_DATA_ALL);
+    if (o->json) {
+        head_json(o, d);
+        dpc_data_close(d);
+        return 0;
+    }
     printf("%lld samples\n", (long long)dpc_data_count(d));
     for (int k = 0; k < dpc_data_nfield(d); k++) {
         const DpcField *f = dpc_data_field(d, k);
@@ -101,9 +153,25 @@ static void stats_add(Stats *s, double x)
     s->square += off * (x - s->mean);
 }
 
+static void stats_print(const Options *o, const DpcField *f, int k,
+                        const Stats *s)
+{
+    const char *form = o->json
+        ? ",\"mean\":%.6g,\"std\":%.6g,\"min\":%.6g,\"max\":%.6g"
+        : " mean %.6g std %.6g min %.6g max %.6g";
+    if (o->json)
+        field_json(o, f, k);
+    else
+        printf("%s : %s", f->name, field_type(o, f));
+    if (s->n)
+        printf(form, s->mean, sqrt(s->square / s->n), s->low, s->high);
+    printf(o->json ? "}" : "\n");
+}
+
 static int data_stats(const Options *o)
 {
     DpcData *d = data_open(o, DPC_DATA_ALL);
+    printf(o->json ? "[" : "");
     for (int k = 0; k < dpc_data_nfield(d); k++) {
         const DpcField *f = dpc_data_field(d, k);
         Stats s = { 0 };
@@ -114,12 +182,9 @@ static int data_stats(const Options *o)
                 stats_add(&s, number_at(f, p, j));
             arena_free(a);
         }
-        printf("%s : %s", f->name, field_type(o, f));
-        if (s.n)
-            printf(" mean %.6g std %.6g min %.6g max %.6g", s.mean,
-                   sqrt(s.square / s.n), s.low, s.high);
-        printf("\n");
+        stats_print(o, f, k, &s);
     }
+    printf(o->json ? "]\n" : "");
     dpc_data_close(d);
     return 0;
 }
@@ -150,10 +215,13 @@ static int data_verify(const Options *o)
         arena_free(a);
     }
     int64_t bad = dpc_data_bad(d);
-    printf("%lld samples, %lld corrupt", (long long)n, (long long)bad);
+    const char *form = o->json ? "{\"samples\":%lld,\"corrupt\":%lld"
+                               : "%lld samples, %lld corrupt";
+    printf(form, (long long)n, (long long)bad);
     if (known)
-        printf(", %lld not as indexed", (long long)other);
-    printf("\n");
+        printf(o->json ? ",\"not_as_indexed\":%lld"
+                       : ", %lld not as indexed", (long long)other);
+    printf(o->json ? "}\n" : "\n");
     dpc_data_close(d);
     return bad || other ? 1 : 0;
 }

@@ -14,7 +14,13 @@ static int index_make(const Options *o, const char *spec)
     s = s ? s : dpc_data_index_write(d, &path);
     if (s)
         runtime_fail(s);
-    printf("%lld records in %s\n", (long long)dpc_data_count(d), path);
+    if (o->json) {
+        printf("{\"records\":%lld,\"index\":", (long long)dpc_data_count(d));
+        json_quote(stdout, path);
+        printf("}\n");
+    } else {
+        printf("%lld records in %s\n", (long long)dpc_data_count(d), path);
+    }
     dpc_data_close(d);
     return 0;
 }
@@ -37,8 +43,9 @@ int data_pack(const Options *o)
     DpcStatus s = dpc_data_pack(o->file[1], &how, &told);
     if (s)
         runtime_fail(s);
-    printf("%lld records in %lld archives, %.1f MiB\n",
-           (long long)told.records, (long long)told.archives,
-           (double)told.bytes / MIB);
+    if (!o->json)
+        printf("%lld records in %lld archives, %.1f MiB\n",
+               (long long)told.records, (long long)told.archives,
+               (double)told.bytes / MIB);
     return index_make(o, o->output);
 }

@@ -35,6 +35,23 @@ static const DpcLeaf *input_of(const DpcUnit *u, const char *name,
     return i >= 0 && u->leaf[i].kind == DPC_INPUT ? &u->leaf[i] : NULL;
 }
 
+static bool takes_ids(const DpcLeaf *l)
+{
+    return l->ndim == 2 && l->dtype == DPC_I32;
+}
+
+/* The input for ids, where the model does not say; NULL: none. */
+static const char *usual_input(const DpcUnit *u)
+{
+    static const char *const name[] = {"tokens", "text"};
+    for (int i = 0; i < 2; i++) {
+        const DpcLeaf *l = input_of(u, name[i], "");
+        if (l && takes_ids(l))
+            return name[i];
+    }
+    return NULL;
+}
+
 static DpcStatus leaves_find(DpcCaption *c)
 {
     json_t *o = json_object_get(c->meta, "caption");
@@ -42,11 +59,12 @@ static DpcStatus leaves_find(DpcCaption *c)
     const char *field = json_string_value(json_object_get(o, "field"));
     static const char *const end[DPC_NCAPTION] = {"", "_length", "_mask"};
     c->vocab = json_object_get(o, "vocab");
+    name = name ? name : usual_input(c->unit);
     c->field = field ? field : "caption";
-    for (int i = 0; i < DPC_NCAPTION; i++)
-        c->leaf[i] = input_of(c->unit, name ? name : "tokens", end[i]);
+    for (int i = 0; name && i < DPC_NCAPTION; i++)
+        c->leaf[i] = input_of(c->unit, name, end[i]);
     const DpcLeaf *l = c->leaf[0];
-    if (l && (l->ndim != 2 || l->dtype != DPC_I32))
+    if (l && !takes_ids(l))
         return dpc_fail(DPC_USER, "%s: error: input '%s' takes token ids, and "
             "must be i32 [batch, length]; it is %s with %d dimensions",
             l->loc, l->name, dpc_dtype_name((DpcDtype)l->dtype), l->ndim);
@@ -59,8 +77,8 @@ static DpcStatus tokenizer_open(DpcCaption *c, const char *spec)
     const DpcLeaf *l = c->leaf[0];
     if (!l)
         return dpc_fail(DPC_USER, "%s: error: --tokenizer: no input of the "
-            "model takes token ids; it would be 'tokens', or what meta's "
-            "caption.input says", c->unit->model);
+            "model takes token ids; it would be 'tokens' or 'text', or what "
+            "meta's caption.input says", c->unit->model);
     DpcStatus s = dpc_token_open(spec, &c->token);
     if (s || !l->limit || dpc_token_count(c->token) <= l->limit)
         return s;

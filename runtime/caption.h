@@ -10,9 +10,9 @@ typedef struct DpcCaption DpcCaption;
 
 /* What the unit says of captions:
  *     meta {"caption": {"input": ..., "field": ..., "vocab": {word: id}}}
- * "input" takes the ids, i32[batch, length] ("tokens" unless it is said), and
- * INPUT_length and INPUT_mask what is real of them; "field" is the text in the
- * data ("caption").  `tokenizer` is a spec of token.h, or NULL: "vocab".
+ * "input" takes the ids, i32[batch, length] (unless it is said, "tokens" or
+ * "text"), and INPUT_length and INPUT_mask what is real of them; "field" is
+ * the text in the data ("caption").  `tokenizer` is a spec of token.h, or NULL: "vocab".
  * *out is NULL when the model takes no captions.  DPC_USER: the vocabulary has
  * ids beyond the model's table; it is given and nothing takes its ids. */
 DpcStatus dpc_caption_open(const DpcUnit *, const char *tokenizer,

@@ -106,13 +106,14 @@ static DpcStatus label_seek(DpcTars *t, int64_t sample, DpcTarColumn *c,
         return s;
     }
     errno = 0;
+    int line = (int)strcspn(text, "\r\n");
     long v = strtol(text, &end, 10);
     bool ok = end > text && !errno && v >= INT32_MIN && v <= INT32_MAX;
     while (isspace((unsigned char)*end))
         end++;
     if (!ok || *end)
-        s = dpc_tars_fail(t, sample, "%s is \"%.40s\", wanted a whole number "
-                          "of 32 bits", c->name, text);
+        s = dpc_tars_fail(t, sample, "%s is \"%.*s\", wanted a whole number "
+                          "of 32 bits", c->name, line < 40 ? line : 40, text);
     c->label = (int32_t)v;
     free(text);
     return s;
