@@ -3,17 +3,19 @@
  * Items that never live at one moment may share bytes.  Placing them is
  * dynamic storage allocation (NP-hard; Buchsbaum et al., "OPT versus LOAD",
  * STOC 2003).  The largest sum of live bytes is a lower bound, and what comes
- * within a hundredth of it is good.  No one way is good for all plans, so
- * they are tried in turn, the cheap ones first, until one is:
+ * within a hundredth of it is good (within two, where that is not found).  No
+ * one way is good for all plans, so they are tried in turn, the cheap ones
+ * first, until one is:
  *
  *   first fit      in several orders
  *   piling         in the same ones (place_pile.c), within that hundredth
+ *   piling         of the large ones, in orders that are shaken by lot; small
+ *                  ones then fill what is left between them
  *   climbing       first fit, or the fit that touches most neighbours, then
  *                  again with what reaches the peak placed before something
  *                  that it meets, as long as the peak is no higher (the hill
  *                  climbing of TVM's memory planner, apache/tvm,
  *                  src/tir/usmp/algo/hill_climb.cc)
- *   piling         in orders that are shaken by lot
  *
  * First fit looks at taken bytes (place_shelf.c).  A fit that looks at the
  * items placed so far finds them by time: the steps are cut into windows,
@@ -23,14 +25,15 @@
 #include <stdlib.h>
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
-enum { SHAKE = 40 << 20 };                /* items looked at, by piling */
+enum { SHAKE = 16 << 20 };                /* items looked at, by piling */
+enum { LARGE = 256 };                     /* parts of the bound: at least one */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
 typedef struct Place {
     Item *item;
     uint32_t n, nstep, width;             /* steps of a window */
-    Arena *arena;
+    Arena *arena, *work;                  /* work: of one try */
     Shelf *shelf;
     Window window[NWINDOW];
     uint32_t *seen, stamp;                /* by item: last search that met it */
@@ -44,7 +47,10 @@ typedef struct Place {
 
 /* ---- the order of placing ---- */
 
-typedef enum How { BY_BREADTH, BY_LENGTH, BY_AREA, BY_SIZE, NHOW } How;
+/* BY_CROWD: by area, and how full it is meanwhile. */
+typedef enum How {
+    BY_BREADTH, BY_LENGTH, BY_AREA, BY_SIZE, BY_CROWD, NHOW
+} How;
 typedef struct Rank { int64_t weight, size; uint32_t item; } Rank;
 
 static uint32_t draw(Place *p)
@@ -67,7 +73,11 @@ static int64_t breadth(const Place *p, const Item *it)
 static int64_t weight(const Place *p, const Item *it, How how)
 {
     int64_t length = it->life.to - it->life.from + 1;
+    double full = how == BY_CROWD
+        ? (double)breadth(p, it) / (double)p->good : 0;
     return how == BY_SIZE ? it->size : how == BY_LENGTH ? length
+         : how == BY_CROWD ? (int64_t)((double)(it->size / 64 * length)
+                                       * full * full * full * full)
          : how == BY_AREA ? it->size / 64 * length : breadth(p, it);
 }
 
@@ -81,11 +91,11 @@ static int heavier(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* With `shake` permille, weights are changed by up to so much, by lot. */
+/* With `shake` permille, weights are changed by up to half as much, by lot. */
 static uint32_t *sorted(Place *p, How how, int64_t shake)
 {
-    uint32_t *order = alloc(p->arena, (p->n + 1) * sizeof *order);
-    Rank *rank = alloc(p->arena, (p->n + 1) * sizeof *rank);
+    uint32_t *order = alloc(p->work, (p->n + 1) * sizeof *order);
+    Rank *rank = alloc(p->work, (p->n + 1) * sizeof *rank);
     for (uint32_t i = 0; i < p->n; i++) {
         int64_t w = weight(p, &p->item[i], how);
         if (shake)
@@ -261,27 +271,80 @@ static void climb(Place *p, How how, Fit fit)
     }
 }
 
-static void pile(Place *p, How how, int64_t shake)
+static void pile(Place *p, How how)
 {
-    const uint32_t *order = sorted(p, how, shake);
+    const uint32_t *order = sorted(p, how, 0);
     if (place_pile(p->item, p->n, p->nstep, order, p->good, 2 * p->n))
         keep(p);
 }
 
+static bool is_large(const Place *p, uint32_t i)
+{
+    return p->item[i].size >= p->good / LARGE;
+}
+
+/* The large ones, that come first in `order`, below the limit; then the small
+ * ones, each in the lowest gap. */
+static void pile_large(Place *p, How how, int64_t shake, int64_t limit)
+{
+    const uint32_t *order = sorted(p, how, shake);
+    uint32_t n = 0, k = 0;
+    uint32_t *large = alloc(p->work, (p->n + 1) * sizeof *large);
+    Item *item = alloc(p->work, (p->n + 1) * sizeof *item);
+    for (uint32_t i = 0; i < p->n; i++)
+        if (is_large(p, order[i])) {
+            item[n] = p->item[order[i]];
+            large[n] = n, n++;
+        }
+    if (!place_pile(item, n, p->nstep, large, limit, 2 * n))
+        return;
+    forget(p);
+    for (uint32_t i = 0; i < p->n; i++)
+        if (is_large(p, order[i])) {
+            p->item[order[i]].at = item[k++].at;
+            shelf_take(p->shelf, &p->item[order[i]]);
+        }
+    for (uint32_t i = 0; i < p->n; i++)
+        if (!is_large(p, order[i])) {
+            p->item[order[i]].at = shelf_first(p->shelf, &p->item[order[i]]);
+            shelf_take(p->shelf, &p->item[order[i]]);
+        }
+    keep(p);
+}
+
+static int64_t count_large(const Place *p)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        n += is_large(p, i);
+    return n;
+}
+
+static void pile_shaken(Place *p, int64_t limit)
+{
+    static const How shaken[] = { BY_CROWD, BY_AREA };
+    int64_t n = count_large(p), rounds = SHAKE / (2 * n * n + 1);
+    for (int64_t i = 0; i < rounds && p->least > limit; i++) {
+        ArenaMark m = arena_mark(p->work);
+        pile_large(p, shaken[i % 2], i < 2 ? 0 : i % 4 < 2 ? 100 : 300,
+                   limit);
+        arena_rewind(p->work, m);
+    }
+}
+
 static void search(Place *p)
 {
-    static const How shaken[] = { BY_LENGTH, BY_AREA, BY_LENGTH };
-    int64_t rounds = SHAKE / (2 * (int64_t)p->n * p->n + 1);
     for (How how = 0; how < NHOW && !good(p); how++)
         fit_all(p, sorted(p, how, 0), FIRST);
     for (How how = 0; how < NHOW && !good(p); how++)
-        pile(p, how, 0);
+        pile(p, how);
+    pile_shaken(p, p->good);
+    p->good += p->good / 101;             /* two hundredths, then */
+    pile_shaken(p, p->good);
     for (How how = 0; how < NHOW && !good(p); how++) {
         climb(p, how, TOUCH);
         climb(p, how, FIRST);
     }
-    for (int64_t i = 0; i < rounds && !good(p); i++)
-        pile(p, shaken[i % 3], i % 2 ? 100 : 300);
 }
 
 static int64_t lower_bound(Place *p, uint32_t *when)
@@ -305,7 +368,8 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     Arena *arena = arena_new();
     Place *p = alloc(arena, sizeof *p);
     *p = (Place){ .item = item, .n = n, .nstep = nstep, .lot = 1,
-                  .width = nstep / NWINDOW + 1, .arena = arena };
+                  .width = nstep / NWINDOW + 1, .arena = arena,
+                  .work = arena_new() };
     p->shelf = shelf_new(arena, nstep);
     p->seen = alloc(arena, (n + 1) * sizeof *p->seen);
     p->placed = alloc(arena, (n + 1) * sizeof *p->placed);
@@ -320,6 +384,7 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     for (uint32_t i = 0; i < n; i++)
         item[i].at = p->best[i];
     int64_t peak = n ? p->least : 0;
+    arena_free(p->work);
     arena_free(arena);
     return peak;
 }
