@@ -56,6 +56,9 @@ typedef struct Case {
     const char *draws;                    /* fill of the k-th normal; NULL */
     int index, steps;                     /* index: in the file, from 1 */
     int ndraw;                            /* normals a step; by case_trace */
+    const char **asked;                   /* inputs that the part asked for; by
+                                             case_trace, also when it errs */
+    uint32_t nasked, askedcap;
     bool mse;                             /* of "out" against f("target") */
     CaseInput *input;
     uint32_t ninput, inputcap;

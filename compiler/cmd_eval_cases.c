@@ -203,6 +203,26 @@ static void attempt(Attempt *at)
     arena_free(a);
 }
 
+/* Inputs that the part asked for and the case does not give: it may have
+ * stumbled over one. */
+static void absent_tell(const Case *c)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < c->nasked; i++) {
+        bool told = false;
+        for (uint32_t k = 0; k < c->ninput; k++)
+            told |= strcmp(c->input[k].name, c->asked[i]) == 0;
+        for (uint32_t k = 0; k < i; k++)
+            told |= c->asked[k] == c->asked[i];   /* interned */
+        if (!told)
+            fprintf(stderr, n++ ? ", \"%s\"" : "%2$s: note: it asks for inputs "
+                    "that the case does not give: \"%1$s\"", c->asked[i],
+                    c->loc);
+    }
+    if (n)
+        fputc('\n', stderr);
+}
+
 /* An error is printed as it is, then where the case stands: at the word that
  * the error puts in quotes, an option say, if the case has it. */
 static void told(const Attempt *at, const char *text)
@@ -225,6 +245,8 @@ static void told(const Attempt *at, const char *text)
     fflush(stdout);
     fprintf(stderr, "%s%s%s: note: in case \"%s\"\n", text,
             n && text[n - 1] == '\n' ? "" : "\n", loc, c->name);
+    if (strstr(text, "a nil value"))
+        absent_tell(c);
     if (!at->t->o->json)
         printf("FAIL %s: it cannot be run\n", c->name);
 }

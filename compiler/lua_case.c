@@ -356,6 +356,23 @@ static void want_pop(lua_State *L, const Reading *r, Want w)
     c->want[c->nwant++] = w;
 }
 
+static const char *const groups[] = { "grads", "input_grads", "norm",
+                                      "leaves" };
+
+/* The table on top holds nothing of a digest: was a group meant? */
+static void group_meant(lua_State *L, const Reading *r, const char *of,
+                        const char *const *known, int n)
+{
+    const char *near = near_name(of, groups, COUNT(groups));
+    bool digest = false;
+    for (int k = 0; k < n; k++) {
+        digest |= lua_getfield(L, -1, known[k]) != LUA_TNIL;
+        lua_pop(L, 1);
+    }
+    if (near && !digest)
+        WRONG(L, r, of, "expect has no \"%s\"; did you mean \"%s\"?", of, near);
+}
+
 /* { sum =, abs =, first = {...}, last = } of out `of`; on top. */
 static void digest_read(lua_State *L, const Reading *r, const char *of,
                         int step, const char *at)
@@ -364,6 +381,7 @@ static void digest_read(lua_State *L, const Reading *r, const char *of,
     static const WantKind kind[] = { WANT_SUM, WANT_ABS, 0, WANT_ELEMENT };
     Arena *a = r->f->a;
     int top = lua_gettop(L);
+    group_meant(L, r, of, known, 4);
     keys_check(L, r, top, fmt(a, "expect: \"%s\"", of), false, known, 4);
     for (int k = 0; k < 4; k++) {
         Want w = { kind[k], of, fmt(a, "%s%s.%s", at, of, known[k]), -1,
@@ -442,15 +460,13 @@ static bool is_norm(const char *name)
 static void expect_read(lua_State *L, const Reading *r, int step,
                         const char *at)
 {
-    static const char *const group[] = { "grads", "input_grads", "norm",
-                                         "leaves" };
     uint32_t n;
     const char **name = names_of(L, r, -1, "expect", &n);
     for (uint32_t i = 0; i < n; i++) {
         bool grouped = false;
         lua_getfield(L, -1, name[i]);
-        for (int k = 0; k < COUNT(group); k++)
-            grouped |= strcmp(name[i], group[k]) == 0;
+        for (int k = 0; k < COUNT(groups); k++)
+            grouped |= strcmp(name[i], groups[k]) == 0;
         if (grouped || strcmp(name[i], "steps") == 0) {
             if (!lua_istable(L, -1))
                 WRONG(L, r, name[i], "expect: %s: a table is wanted, this is "
@@ -506,6 +522,16 @@ static void case_name(lua_State *L, Reading *r, uint32_t index)
             fail_at(L, r->c->loc, "case \"%s\" stands twice", c->name);
 }
 
+/* A table of named values, where it is there. */
+static void plain_check(lua_State *L, const Reading *r, int i, const char *key)
+{
+    uint32_t n;
+    if (!table_get(L, r, i, key))
+        return;
+    names_of(L, r, -1, key, &n);
+    lua_pop(L, 1);
+}
+
 /* The table on top. */
 static void one_read(lua_State *L, Reading *r, const char *model)
 {
@@ -530,10 +556,15 @@ static void one_read(lua_State *L, Reading *r, const char *model)
     inputs_read(L, r);
     leaves_read(L, r);
     scalars_read(L, r);
+    plain_check(L, r, top, "options");
+    plain_check(L, r, top, "call");
     if (!table_get(L, r, top, "expect"))
         WRONG(L, r, NULL, "case \"%s\" has no table \"expect\"", c->name);
     expect_read(L, r, c->steps - 1, "");
     lua_pop(L, 1);
+    if (!c->nwant && !c->skip)
+        WRONG(L, r, "expect", "case \"%s\" expects nothing, and so could not "
+              "fail", c->name);
     f32_read(L, r);
 }
 
@@ -576,6 +607,9 @@ CaseFile *case_read(const char *path, const ModelOptions *o, Arena *a)
                   .cap = (size_t)o->memory, .limit = o->instructions };
     Reading r = { f, file, NULL };
     lua_State *L = sandbox_new(f);
+    lua_newtable(L);
+    config_open(L);                       /* for dpc.null */
+    lua_setglobal(L, "dpc");
     lua_pushcfunction(L, file_read);
     lua_pushlightuserdata(L, &r);
     sandbox_load(L, file->path, file->path, false);

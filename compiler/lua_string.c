@@ -163,6 +163,8 @@ static int pairs(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
+    if (luaL_callmeta(L, 1, "__pairs"))   /* gives the table to walk over */
+        lua_replace(L, 1);
     lua_Integer n = 0, i = 0;
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1))
         n++;

@@ -63,6 +63,99 @@ static void plain_push(lua_State *L, int i, const char *key)
     }
 }
 
+/* ---- what a part asks for ---- */
+
+static const char asked_inputs[] = "case.inputs", asked_call[] = "case.call";
+
+/* __index: upvalues are a table behind, a table of the keys that were asked
+ * for, and a case that keeps them, too, or NULL. */
+static int asked_index(lua_State *L)
+{
+    Case *c = lua_touserdata(L, lua_upvalueindex(3));
+    lua_settop(L, 2);
+    if (c && lua_type(L, 2) == LUA_TSTRING) {
+        GROW(front_of(L)->a, c->asked, c->nasked, c->askedcap);
+        c->asked[c->nasked++] = intern(front_of(L)->a, lua_tostring(L, 2));
+    }
+    lua_pushvalue(L, 2);
+    lua_pushboolean(L, true);
+    lua_rawset(L, lua_upvalueindex(2));
+    lua_rawget(L, lua_upvalueindex(1));
+    return 1;
+}
+
+/* Whoever walks over all keys reads them all: upvalues as above. */
+static int asked_pairs(lua_State *L)
+{
+    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(1)); lua_pop(L, 1)) {
+        lua_pushvalue(L, -2);
+        lua_pushboolean(L, true);
+        lua_rawset(L, lua_upvalueindex(2));
+    }
+    lua_pushvalue(L, lua_upvalueindex(1));
+    return 1;
+}
+
+/* The table on top gets a metatable that keeps what is asked for in the
+ * registry, under `key`: of keys that are there, too, where the table is an
+ * empty one before that `behind` (an index). */
+static void asked_keep(lua_State *L, int behind, const char *key, Case *c)
+{
+    behind = lua_absindex(L, behind);
+    lua_newtable(L);                      /* table, asked */
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, key);
+    lua_createtable(L, 0, 3);             /* table, asked, meta */
+    for (int k = 0; k < 2; k++) {
+        lua_pushvalue(L, behind), lua_pushvalue(L, -3);
+        lua_pushlightuserdata(L, c);
+        lua_pushcclosure(L, k ? asked_pairs : asked_index, 3);
+        lua_setfield(L, -2, k ? "__pairs" : "__index");
+    }
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -3);
+    lua_pop(L, 1);
+}
+
+static const char **asked_names(lua_State *L, const char *key, int *n)
+{
+    lua_getfield(L, LUA_REGISTRYINDEX, key);
+    const char **name = names_sorted(L, -1, "call", n);
+    lua_pop(L, 1);
+    return name;
+}
+
+static bool is_among(const char *s, const char *const *name, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name[i], s) == 0)
+            return true;
+    return false;
+}
+
+/* `word`, which is read by nothing, is misspelt if it is near a name that was
+ * asked for and is not given; else it may be needless under these options. */
+static void unread_tell(lua_State *L, const Tracing *t, const char *what,
+                        const char *word, const char *asked,
+                        const char *const *given, int ngiven)
+{
+    int n, open = 0;
+    const char **name = asked_names(L, asked, &n);
+    for (int i = 0; i < n; i++)
+        if (!is_among(name[i], given, ngiven))
+            name[open++] = name[i];
+    const char *near = near_name(word, name, open);
+    const char *loc = case_place(t->f->a, t->file->path, t->c->name, word);
+    if (near)
+        fail_at(L, loc, "case \"%s\": part \"%s\" reads no %s \"%s\"; did you "
+                "mean \"%s\"?", t->c->name, t->c->part, what, word, near);
+    fprintf(stderr, "%s: note: case \"%s\": nothing reads %s \"%s\"\n",
+            t->c->loc, t->c->name, what, word);
+}
+
+/* ---- the call itself ---- */
+
 static void inputs_push(lua_State *L, const Case *c)
 {
     lua_newtable(L);
@@ -72,22 +165,42 @@ static void inputs_push(lua_State *L, const Case *c)
     }
 }
 
-/* Tell of inputs that no node reads: an option may have made one needless,
- * or its name is wrong. */
-static void inputs_told(lua_State *L, const Case *c)
+/* Does no node read input i, nor its shape? */
+static bool is_unread(const Graph *g, const uint32_t *uses, const char *name)
 {
-    const Graph *g = front_of(L)->g;
-    uint32_t *uses = graph_uses(g, front_of(L)->a);
-    for (uint32_t i = 0; i < c->ninput; i++) {
-        bool shape = false;               /* is its shape read? */
-        Ref r = graph_leaf(g, c->input[i].name);
-        for (Ref k = r; !uses[r] && k < g->n; k++)
-            for (int m = 0; m < g->node[k].nin; m++)
-                shape |= g->node[k].in[m] == r;
-        if (!uses[r] && !shape)
-            fprintf(stderr, "%s: note: case \"%s\": nothing reads input "
-                    "\"%s\"\n", c->loc, c->name, c->input[i].name);
-    }
+    Ref r = graph_leaf(g, name);
+    for (Ref k = r; !uses[r] && k < g->n; k++)
+        for (int m = 0; m < g->node[k].nin; m++)
+            if (g->node[k].in[m] == r)
+                return false;
+    return !uses[r];
+}
+
+static void inputs_told(lua_State *L, const Tracing *t)
+{
+    const Case *c = t->c;
+    const Graph *g = t->f->g;
+    uint32_t *uses = graph_uses(g, t->f->a);
+    const char **given = alloc(t->f->a, (c->ninput + 1) * sizeof *given);
+    for (uint32_t i = 0; i < c->ninput; i++)
+        given[i] = c->input[i].name;
+    for (uint32_t i = 0; i < c->ninput; i++)
+        if (is_unread(g, uses, given[i]))
+            unread_tell(L, t, "input", given[i], asked_inputs, given,
+                        (int)c->ninput);
+}
+
+static void call_told(lua_State *L, const Tracing *t)
+{
+    int n, all;
+    const char **asked = asked_names(L, asked_call, &all);
+    plain_push(L, 3, "call");
+    const char **given = names_sorted(L, -1, "call", &n);
+    lua_pop(L, 1);
+    for (int i = 0; i < n; i++)
+        if (!is_among(given[i], asked, all))
+            unread_tell(L, t, "argument of the call", given[i], asked_call,
+                        given, n);
 }
 
 /* Model at 2, case at 3: call the part, its results become outs. */
@@ -97,7 +210,12 @@ static void part_call(lua_State *L, Tracing *t)
     part_push(L, t, 2);
     plain_push(L, 3, "options");
     inputs_push(L, t->c);
+    asked_keep(L, -1, asked_inputs, t->c);
+    lua_newtable(L);
     plain_push(L, 3, "call");
+    lua_insert(L, -2);
+    asked_keep(L, -2, asked_call, NULL);
+    lua_remove(L, -2);
     f->draws = t->c->draws, f->ndraw = 0;
     lua_call(L, 3, 1);
     t->c->ndraw = f->ndraw, f->draws = NULL;
@@ -106,7 +224,8 @@ static void part_call(lua_State *L, Tracing *t)
                 "values is wanted", t->c->name, t->c->part,
                 luaL_typename(L, -1));
     outs_read(L, t->c->part);
-    inputs_told(L, t->c);
+    inputs_told(L, t);
+    call_told(L, t);
 }
 
 /* ---- what is appended ---- */
@@ -169,10 +288,15 @@ static Ref out_check(lua_State *L, const Tracing *t, const char *name)
     Ref r = out_find(g, name);
     if (r != NONE)
         return r;
-    const char **have = alloc(t->f->a, (g->nout + 1) * sizeof *have);
+    static const char *const word[] = { "params", "trainable", "mse", "gradL2",
+        "grads", "input_grads", "norm", "leaves", "steps" };
+    const char **have = alloc(t->f->a, (g->nout + COUNT(word) + 1)
+                                       * sizeof *have);
     for (uint32_t i = 0; i < g->nout; i++)
         have[i] = g->out[i].name;
-    const char *near = did_you_mean(t->f->a, name, have, (int)g->nout);
+    memcpy(have + g->nout, word, sizeof word);
+    const char *near = did_you_mean(t->f->a, name, have,
+                                    (int)g->nout + COUNT(word));
     fail_at(L, t->c->loc, "case \"%s\": part \"%s\" gives no \"%s\"%s%s",
             t->c->name, t->c->part, name, *near ? near : "; it gives: ",
             *near ? "" : listing(t->f->a, have, (int)g->nout));
@@ -215,8 +339,17 @@ static Ref mse_new(lua_State *L, const Tracing *t)
 /* What gradients are of: the part's loss, else the distance to the target. */
 static Ref loss_of(lua_State *L, const Tracing *t)
 {
-    Ref loss = out_find(t->f->g, "loss");
-    return loss != NONE ? loss : out_check(L, t, "mse");
+    Graph *g = t->f->g;
+    Ref loss = out_find(g, "loss");
+    if (loss == NONE)
+        loss = out_find(g, "mse");
+    if (loss == NONE && out_find(g, "out") == NONE)
+        fail_at(L, t->c->loc, "case \"%s\": gradients are of \"loss\", or of "
+                "\"mse\", the distance of \"out\" to a target; part \"%s\" gives "
+                "neither loss nor out", t->c->name, t->c->part);
+    if (loss == NONE)
+        graph_out(g, "mse", loss = mse_new(L, t));
+    return loss;
 }
 
 static Ref grad_of(lua_State *L, const Tracing *t, Ref wrt)
@@ -296,6 +429,16 @@ static Ref want_new(lua_State *L, Tracing *t, const char *of)
     return norm(L, &g, 1);
 }
 
+/* There are as many elements as a case looks at. */
+static void element_check(lua_State *L, const Tracing *t, const Want *w)
+{
+    const Type *type = &t->f->g->node[out_find(t->f->g, w->of)].type;
+    if (w->index >= type_volume(type))
+        fail_at(L, case_place(t->f->a, t->file->path, t->c->name, "first"),
+                "case \"%s\": %s is expected, and \"%s\" is %s", t->c->name,
+                w->text, w->of, type_show(L, type));
+}
+
 static void wants_append(lua_State *L, Tracing *t)
 {
     Front *f = t->f;
@@ -305,8 +448,13 @@ static void wants_append(lua_State *L, Tracing *t)
         graph_out(f->g, "mse", mse_new(L, t));
     for (uint32_t i = 0; i < c->nwant; i++) {
         const Want *w = &c->want[i];
-        if (w->kind != WANT_COUNT && out_find(f->g, w->of) == NONE)
-            graph_out(f->g, w->of, want_new(L, t, w->of));
+        if (w->kind != WANT_COUNT && out_find(f->g, w->of) == NONE) {
+            Ref made = want_new(L, t, w->of);
+            if (out_find(f->g, w->of) == NONE)
+                graph_out(f->g, w->of, made);
+        }
+        if (w->kind == WANT_ELEMENT)
+            element_check(L, t, w);
         else if (w->kind == WANT_LOSS || w->kind == WANT_NORM) {
             const Type *type = &f->g->node[out_find(f->g, w->of)].type;
             if (type_volume(type) != 1)

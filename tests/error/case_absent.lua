@@ -1,4 +1,4 @@
 -- dpc eval --cases % --case B
 return {
-  { name = "A", part = "p", expect = {} },
+  { name = "A", part = "p", expect = { loss = 1 } },
 }

@@ -1,5 +1,5 @@
 -- dpc eval --cases %
 return {
-  { name = "A", part = "p", expect = {} },
-  { name = "A", part = "p", expect = {} },
+  { name = "A", part = "p", expect = { loss = 1 } },
+  { name = "A", part = "p", expect = { loss = 1 } },
 }

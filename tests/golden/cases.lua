@@ -33,10 +33,10 @@ return {
       loss = .4275425437,
     } },
   { name = "later", part = "none", skip = "not built", expect = {} },
-  { name = "elsewhere", part = "p", model = "models/none.lua", expect = {} },
-  { name = "typo", part = "layr", expect = {} },
+  { name = "elsewhere", part = "p", model = "models/none.lua", expect = { loss = 1 } },
+  { name = "typo", part = "layr", expect = { loss = 1 } },
   { name = "option", part = "layer", inputs = { x = { 2, 4 } },
     options = {
       dimm = 3 },
-    expect = {} },
+    expect = { loss = 1 } },
 }

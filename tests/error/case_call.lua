@@ -1,0 +1,5 @@
+-- dpc eval --cases %
+return { model = "models/dalle2/parts.lua",
+  { name = "A", part = "resize", inputs = { image = { 1, 3, 4, 4 } },
+    call = { size = 8, nearst = true },
+    expect = { out = { sum = 0 } } } }

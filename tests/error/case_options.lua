@@ -1,0 +1,4 @@
+-- dpc eval --cases %
+return { model = "models/dalle2/parts.lua",
+  { name = "A", part = "resize", inputs = { image = { 1, 3, 4, 4 } },
+    options = { "x" }, expect = { out = { sum = 0 } } } }
