@@ -55,13 +55,14 @@ local function survey(nodes, trainable)
                     * (n.flops + POINT * share.volume(n.dims))
             end
         end
-        for _, r in ipairs(latest and n.inputs or {}) do
-            local x = nodes[r]
-            if x.op == "param" and not behind[i]
-                and not (e.leaf[x.name] and e.leaf[x.name] <= latest) then
-                e.leaf[x.name] = latest
-            end
+    end
+    local first = {}                    -- layer that reads a node, somehow
+    for i = #nodes, 1, -1 do
+        local l = not behind[i] and (e.layer[i] or first[i])
+        for _, r in ipairs(l and nodes[i].inputs or {}) do
+            first[r] = first[r] and first[r] < l and first[r] or l
         end
+        if nodes[i].op == "param" then e.leaf[nodes[i].name] = first[i] end
     end
     return e
 end
