@@ -97,9 +97,15 @@ Job job_open(const Options *o, const Plan *plan)
     if (!t)
         err_code(2, "dpc", "--target: this dpc has no target \"%s\"", name);
     die_dump = dump;
+    int64_t roles = plan ? mesh_size(&plan->mesh, mesh_axes(&plan->mesh, STAGE))
+                  : 1;
+    if (o->role >= roles)
+        usage("--role %lld: the plan has %lld role%s", (long long)o->role,
+              (long long)roles, roles == 1 ? "" : "s");
     cluster_share(c, plan ? plan_ranks(plan) : 1, plan_threads(plan, c));
     return (Job){ .keep = o->arena, .plan = plan, .target = t, .cluster = c,
-                  .time = o->time_passes, .check = remember };
+                  .time = o->time_passes, .check = remember,
+                  .role = (int)o->role };
 }
 
 /* All of a file or of stdin, as text. */

@@ -254,6 +254,18 @@ static void label(Graph *g, Ref q, const Node *of)
     n->segment = BACKWARD, n->scope = of->scope, n->stage = of->stage;
 }
 
+/* A sum of gradients is made on the earlier of its operands' stages, as all of
+ * backward goes from the later to the earlier. */
+static void label_sum(Graph *g, Ref sum)
+{
+    Node *n = &g->node[sum];
+    for (int i = 0; i < n->nin; i++) {
+        int s = g->node[n->in[i]].stage;
+        n->stage = s != EVERY && (s < n->stage || n->stage == EVERY) ? s
+            : n->stage;
+    }
+}
+
 /* The whole gradient of n's value, in its dtype if that is narrower. */
 static Ref narrowed(Graph *g, Ref dy, const Node *n)
 {
@@ -282,10 +294,13 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
             continue;
         Vjp v = { g, r, d[r], i, scratch, 0 };
         Ref dx = rule(&v, rules[nrule == 1 ? 0 : i], NULL);
+        Ref before = d[x];
         if (dx != NONE)
             d[x] = add_up(g, d[x], dx, n.loc);
         for (Ref q = first; q < g->n; q++)
             label(g, q, &n);
+        if (dx != NONE && before != NONE)
+            label_sum(g, d[x]);
     }
 }
 

@@ -27,7 +27,7 @@ static bool is_whole(const Again *a, Ref r)
         && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
     for (int i = 0; i < n->nin; i++)
         whole |= a->whole[n->in[i]];
-    return whole && n->segment == BEGIN && !n->loop;
+    return whole && n->segment == BEGIN && !n->loop && n->op != OP_send;
 }
 
 /* Node r as a reader in that segment, in those turns, has it. */

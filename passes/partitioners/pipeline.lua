@@ -10,14 +10,16 @@ local POINT = 16                        -- flops that a point costs to move
 
 local bytes = { f32 = 4, bf16 = 2, i32 = 4, u8 = 1 }
 
+local function up(scope) return scope:match("^(.*)%.[^.]*$") end
+
 -- Scopes that hold scopes.
 local function parents(nodes)
     local is = {}
     for _, n in ipairs(nodes) do
-        local s = n.scope:match("^(.*)%.[^.]*$")
+        local s = up(n.scope)
         while s and not is[s] do
             is[s] = true
-            s = s:match("^(.*)%.[^.]*$")
+            s = up(s)
         end
     end
     return is
@@ -28,10 +30,11 @@ end
 local function survey(nodes, trainable)
     local is_parent = parents(nodes)
     local e = { nodes = nodes, layer = {}, cost = {}, of = {}, leaf = {},
-                name = {} }
+                name = {}, scope = {} }
     local behind, trained = {}, {}
     for i, n in ipairs(nodes) do
         local latest
+        e.scope[n.scope] = true
         behind[i] = n.op == "grad"
         trained[i] = n.op == "param" and trainable[n.name]
         for _, r in ipairs(n.inputs) do
@@ -154,29 +157,29 @@ local function cuts(list, stages)
     return ends
 end
 
--- Prefixes instead of whole scopes, where all within are of one stage.
-local function shorten(stage)
+-- Prefixes instead of whole scopes, where all nodes within are of one stage.
+local function shorten(e, of_layer)
     local of, out = {}, {}
-    for s, k in pairs(stage) do
-        local p = s
-        while p do
+    for i, n in ipairs(e.nodes) do
+        local k, p = of_layer[e.layer[i]], n.scope
+        while k and p do
             of[p] = (of[p] == nil or of[p] == k) and k
-            p = p:match("^(.*)%.[^.]*$")
+            p = up(p)
         end
     end
-    for s in pairs(stage) do
+    for s, l in pairs(e.of) do
         local best, p = s, s
         while p do
-            best = of[p] and p or best
-            p = p:match("^(.*)%.[^.]*$")
+            best = p ~= "" and of[p] and p or best
+            p = up(p)
         end
-        out[best] = stage[s]
+        out[best] = of_layer[l]
     end
     return out
 end
 
 local function within(out, name)
-    while name and out[name] == nil do name = name:match("^(.*)%.[^.]*$") end
+    while name and out[name] == nil do name = up(name) end
     return name and out[name]
 end
 
@@ -187,9 +190,17 @@ local function entry_of(g)
     return g.entries[1]
 end
 
--- Which stage works in which scope, for so many stages.
-local function stages_of(g, stages)
-    local trainable, out = {}, {}
+-- The nearest plan that works where a model has so few layers.
+local function nearest(g, pp, v, layers)
+    while v > 1 and pp * v > layers do v = v - 1 end
+    while pp > 1 and (pp > layers or g.ranks % pp ~= 0) do pp = pp - 1 end
+    return ("-P pp=%d -P v=%d"):format(pp, v)
+end
+
+-- Which stage works in which scope, for v stages on each of pp roles.
+local function stages_of(g, pp, v)
+    local stages = pp * v
+    local trainable = {}
     for _, leaf in ipairs(g.leaves) do
         trainable[leaf.name] = leaf.trainable
     end
@@ -197,18 +208,19 @@ local function stages_of(g, stages)
     local list = units(e, boundaries(e))
     if stages > #list then
         error(("%d stages, but the model has %d layers that can be cut apart; "
-               .. "the most stages that work are %d"):format(stages, #list,
-                                                             #list))
+               .. "the nearest plan that works: %s"):format(stages, #list,
+            nearest(g, pp, v, #list)))
     end
     local of_layer, first = {}, 1
     for s, last in ipairs(cuts(list, stages)) do
         for l = first, list[last].last do of_layer[l] = s - 1 end
         first = list[last].last + 1
     end
-    for scope, l in pairs(e.of) do out[scope] = of_layer[l] end
-    out = shorten(out)
-    for name, l in pairs(e.leaf) do
-        if within(out, name) ~= of_layer[l] then out[name] = of_layer[l] end
+    local out = shorten(e, of_layer)
+    for name, l in pairs(e.leaf) do     -- but where a scope has its name, too
+        if within(out, name) ~= of_layer[l] and not e.scope[name] then
+            out[name] = of_layer[l]
+        end
     end
     return out
 end
@@ -232,7 +244,7 @@ return function(g)
     local plan = require(inner)(h)
     table.insert(plan.mesh, 1, { "pp", pp, "stage" })
     if pp > 1 then
-        plan.stage = stages_of(g, pp * v)
+        plan.stage = stages_of(g, pp, v)
         plan.order = order
         if alive > 0 then plan.alive = alive end
     end

@@ -37,10 +37,20 @@ plans='2 1 ddp
 2 1 ring
 4 2 ring -P sp=2
 4 2 megatron -P tp=2
+2 4 pipeline
+2 4 pipeline -P v=2
+2 4 pipeline -P order=zb-h1
+4 4 pipeline
+4 4 pipeline -P order=gpipe
+4 2 pipeline -P pp=2
+4 2 pipeline -P pp=2 -P tp=2
+4 2 pipeline -P pp=2 -P inner=zero
 8 1 ddp
 8 1 zero
 8 1 zero -P gather=use
 8 1 megatron -P tp=2
+8 4 pipeline -P pp=4 -P order=auto
+8 2 pipeline -P pp=2 -P tp=2
 8 1 megatron -P tp=4'
 
 # trains NAME RANKS OPTION...: 30 steps in NAME.

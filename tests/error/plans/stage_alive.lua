@@ -1,0 +1,6 @@
+return {
+    mesh = { { "pp", 2, "stage" }, { "mb", 2, "time" } },
+    leaf = { x = { "mb" } },
+    stage = { front = 0, back = 1 },
+    order = "1f1b", alive = 3,
+}

@@ -1,0 +1,6 @@
+return {
+    mesh = { { "pp", 2, "stage" }, { "mb", 2, "time" } },
+    leaf = { x = { "mb" } },
+    stage = { front = 0, back = 1 },
+    order = { "forward.0" },
+}

@@ -1,0 +1,5 @@
+return {
+    mesh = { { "dp", 2 } },
+    leaf = {},
+    order = "1f1b",
+}
