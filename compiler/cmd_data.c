@@ -61,6 +61,12 @@ static int64_t field_count(const DpcField *f)
 
 static double number_at(const DpcField *f, const void *p, int64_t i)
 {
+    if (f->dtype == DPC_BF16) {           /* the upper half of a float */
+        uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        return x;
+    }
     return f->dtype == DPC_U8 ? ((const uint8_t *)p)[i]
          : f->dtype == DPC_I32 ? ((const int32_t *)p)[i]
          : (double)((const float *)p)[i];

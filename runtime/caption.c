@@ -99,6 +99,9 @@ DpcStatus dpc_caption_open(const DpcUnit *u, const char *tokenizer,
     c->unit = u;
     c->meta = u->meta ? json_loads(u->meta, 0, NULL) : NULL;
     DpcStatus s = leaves_find(c);
+    if (!tokenizer && c->leaf[0])
+        tokenizer = json_string_value(json_object_get(json_object_get(
+            c->meta, "caption"), "tokenizer"));
     if (!s && tokenizer)
         s = tokenizer_open(c, tokenizer);
     if (!s && c->leaf[0] && (c->token || json_is_object(c->vocab)))

@@ -9,10 +9,12 @@
 typedef struct DpcCaption DpcCaption;
 
 /* What the unit says of captions:
- *     meta {"caption": {"input": ..., "field": ..., "vocab": {word: id}}}
+ *     meta {"caption": {"input": ..., "field": ..., "tokenizer": ...,
+ *                       "vocab": {word: id}}}
  * "input" takes the ids, i32[batch, length] (unless it is said, "tokens" or
  * "text"), and INPUT_length and INPUT_mask what is real of them; "field" is
- * the text in the data ("caption").  `tokenizer` is a spec of token.h, or NULL: "vocab".
+ * the text in the data ("caption").  `tokenizer` is a spec of token.h, or NULL: that
+ * of meta, else "vocab".
  * *out is NULL when the model takes no captions.  DPC_USER: the vocabulary has
  * ids beyond the model's table; it is given and nothing takes its ids. */
 DpcStatus dpc_caption_open(const DpcUnit *, const char *tokenizer,

@@ -129,7 +129,7 @@ static bool number(const char **p, int64_t low, int64_t high, int64_t *to)
     return true;
 }
 
-/* "length=N&pad=ID". */
+/* "length=N&pad=ID&ends=no". */
 static DpcStatus options_read(DpcToken *t, const char *p)
 {
     enum { LENGTH = 1 << 20 };
@@ -141,6 +141,8 @@ static DpcStatus options_read(DpcToken *t, const char *p)
             p += 7, ok = number(&p, 1, LENGTH, &t->length);
         else if (!strncmp(p, "pad=", 4))
             p += 4, ok = number(&p, 0, t->count - 1, &pad);
+        else if (!strncmp(p, "ends=no", 7))
+            p += 7, t->first = t->last = -1;
         else
             ok = false;
         ok = ok && (!*p || *p == '&');
@@ -150,7 +152,7 @@ static DpcStatus options_read(DpcToken *t, const char *p)
     return ok ? DPC_OK
          : dpc_fail(DPC_USER, "%s: error: tokenizer: option \"%s\" is not "
                     "known; wanted length=N (1 to %d), pad=ID (below %lld), "
-                    "joined by &", t->path, all, LENGTH, (long long)t->count);
+                    "ends=no, joined by &", t->path, all, LENGTH, (long long)t->count);
 }
 
 /* The 256 bytes, and how many ids there are. */

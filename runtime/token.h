@@ -6,7 +6,8 @@
 
 typedef struct DpcToken DpcToken;
 
-/* `spec` is PATH[?length=N&pad=ID].  PATH is a folder with tokenizer.json, or
+/* `spec` is PATH[?length=N&pad=ID&ends=no]; ends=no leaves out what stands
+ * before and behind a text.  PATH is a folder with tokenizer.json, or
  * vocab.json and merges.txt, or bpe_simple_vocab_16e6.txt[.gz]; or such a
  * file.  DPC_USER names the file and what is wrong with it. */
 DpcStatus dpc_token_open(const char *spec, DpcToken **);

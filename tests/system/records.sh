@@ -78,6 +78,9 @@ if [ -s seen.npy ]; then ok "its output is written"
 else not_ok "its output is written" "no file"; fi
 ranks 1 same.bin sample --out drawn --caption "red boot"
 exits 1 "sample --caption without" "--caption: this model has no captions, or takes them with --tokenizer PATH"
+sed 's|or {}$|or { caption = { tokenizer = "clip.txt" } }|' same.lua > named.lua
+"$dpc" compile named.lua -o named.bin > log 2>&1
+five named.bin 1 named tars && alike drawn named
 five words.bin 1 words tars --bad-data 2
 exits 0 "words of data: unknown ones are counted" "does not know the word 'on'" "more than 8 words" "2 of at most 2"
 ranks 1 words.bin train --data tars --steps 5 --bad-data 1

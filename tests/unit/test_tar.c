@@ -350,6 +350,44 @@ static void more_archives_than_open_files(void **state)
     dpc_data_close(d);
 }
 
+/* Whatever byte is another: it opens and is read, or is refused. */
+static void damage_never_crashes(void **state)
+{
+    (void)state;
+    static uint8_t b[1 << 16], x[1 << 16];
+    static const char head[] =
+        "{\"v\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}";
+    put_two();
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "00%d.safetensors", i);
+        put_safe(name, head, "12345678", 8);
+        snprintf(name, sizeof name, "00%d.cls", i);
+        put(name, "12", 2);
+        snprintf(name, sizeof name, "00%d.d.json", i);
+        put(name, "{}", 2);
+    }
+    shell("tar --format=pax -cf s.tar 000.* 001.* && rm 00*");
+    size_t n = get("s.tar", b, sizeof b);
+    for (size_t i = 0; i < n; i += 23) {
+        DpcData *d;
+        b[i] ^= (uint8_t)(1 + i % 255);
+        put("s.tar", b, n);
+        b[i] ^= (uint8_t)(1 + i % 255);
+        if (dpc_data_open(at("s.tar"), 1000, &d)) {
+            says("error: ");
+            continue;
+        }
+        for (int64_t k = 0; k < dpc_data_count(d); k++)
+            for (int f = 0; f < dpc_data_nfield(d); f++) {
+                int64_t size = dpc_field_bytes(dpc_data_field(d, f));
+                if (size <= (int64_t)sizeof x)
+                    dpc_data_read(d, k, f, x, size);
+            }
+        dpc_data_close(d);
+    }
+}
+
 /* ---- what is looked at beside ---- */
 
 static DpcStatus letters(void *arg, const char *text, int64_t n,
@@ -412,6 +450,7 @@ int main(void)
         TEST(pictures_and_texts_have_names),
         TEST(a_safetensors_member_has_many_fields),
         TEST(more_archives_than_open_files),
+        TEST(damage_never_crashes),
         TEST(texts_become_ids_within_a_table),
     };
     return cmocka_run_group_tests(tests, temp_begin, temp_end);

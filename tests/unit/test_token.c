@@ -203,6 +203,37 @@ static void rows_are_cut_and_padded(void **state)
     dpc_token_close(t);
 }
 
+static void ends_may_be_left_out(void **state)
+{
+    (void)state;
+    char spec[600];
+    put("clip.txt", clip_merges, sizeof clip_merges - 1);
+    snprintf(spec, sizeof spec, "%s?ends=no", at("clip.txt"));
+    DpcToken *t = token(spec);
+    gives(t, "red boot", 516, 514, -1);
+    gives(t, "", -1);
+    dpc_token_close(t);
+}
+
+/* Whatever byte is another: it opens, or is refused. */
+static void damaged_files_never_crash(void **state)
+{
+    (void)state;
+    static uint8_t b[1 << 16];
+    DpcToken *t;
+    qwen_put("t.json", -1, -1, NULL);
+    size_t n = get("t.json", b, sizeof b);
+    for (size_t i = 0; i < n; i += 7) {
+        b[i] ^= (uint8_t)(1 + i % 31);
+        put("t.json", b, n);
+        b[i] ^= (uint8_t)(1 + i % 31);
+        if (dpc_token_open(at("t.json"), &t))
+            says("t.json");
+        else
+            dpc_token_close(t);
+    }
+}
+
 static void a_long_word_takes_no_square(void **state)
 {
     (void)state;
@@ -293,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_small_clip_gives_its_ids), CASE(a_small_qwen_gives_its_ids),
         CASE(the_older_files_give_the_same), CASE(rows_are_cut_and_padded),
+        CASE(ends_may_be_left_out), CASE(damaged_files_never_crash),
         CASE(a_long_word_takes_no_square), CASE(what_is_no_text_is_refused),
         CASE(files_that_do_not_fit_are_refused),
         CASE(what_is_not_done_is_named),
