@@ -193,14 +193,20 @@ static void memory_check(const Options *o, Graph *const *done, int n,
 {
     for (int i = 0; i < n; i++) {
         Priced p = { .plan = NULL };
+        int64_t limit = memory_limit(j);
         memory_price(done[i], j, &p);
-        if (!p.fits)
-            err_code(3, o->file[0], "%s needs %.1f MiB a rank (leaves %.1f, "
-                     "arena %.1f, io %.1f); a rank of the cluster \"%s\" has "
-                     "%.1f\nhelp: dpc plan --partitioner auto says what fits",
-                     done[i]->entry, mib(p.leaves + p.arena + p.io),
-                     mib(p.leaves), mib(p.arena), mib(p.io), j->cluster->name,
-                     mib(j->cluster->memory));
+        if (p.fits)
+            continue;
+        err_code(3, o->file[0], "%s needs %.1f MiB a rank (leaves %.1f, "
+                 "arena %.1f, io %.1f); %s \"%s\" %s %.1f\n%s",
+                 done[i]->entry, mib(p.leaves + p.arena + p.io),
+                 mib(p.leaves), mib(p.arena), mib(p.io),
+                 limit < j->cluster->memory ? "recompute ="
+                 : "a rank of the cluster",
+                 limit < j->cluster->memory
+                 ? recompute_word(o->arena, j->plan) : j->cluster->name,
+                 limit < j->cluster->memory ? "allows" : "has", mib(limit),
+                 fit_help(o, j->plan, limit));
     }
 }
 
@@ -298,7 +304,7 @@ void model_compile(const Options *o, const Model *m)
     Graph **done = entries_run(o, m, &job, emit, &ndone);
     UnitReport r;
     if (emit & EMIT_BIN)
-        memory_check(o, done, m->nentry, &job);
+        memory_check(o, done, ndone, &job);
     if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
         unit_build(done, ndone, &u, o->arena, &r);
         report_print(o, &u, &r);

@@ -74,7 +74,15 @@ void memory_price(const Graph *done, const Job *j, Priced *p)
     p->leaves = leaf_bytes(done);
     p->arena = done->sched->bytes[ARENA];
     p->io = done->sched->bytes[IO];
-    p->fits = p->leaves + p->arena + p->io <= j->cluster->memory;
+    p->fits = p->leaves + p->arena + p->io <= memory_limit(j);
+}
+
+int64_t memory_limit(const Job *j)
+{
+    const Plan *p = j->plan;
+    bool stricter = p && p->recompute == RECOMPUTE_AUTO
+        && p->bytes < j->cluster->memory;
+    return stricter ? p->bytes : j->cluster->memory;
 }
 
 static int64_t memory_all(const Priced *p)

@@ -20,7 +20,11 @@ const Graph *plan_entry(Graph *const *entry, int n);
 Timeline *roles_timed(Graph *const *role, int n, const Job *);
 /* Fill in leaves, arena, io and fits of a scheduled graph. */
 void memory_price(const Graph *, const Job *, Priced *);
+/* Bytes that the plan, or else the cluster, allows a rank. */
+int64_t memory_limit(const Job *);
 double mib(int64_t bytes);
+/* Lines "help: ...": the three cheapest ways to fit so many bytes a rank. */
+char *fit_help(const Options *, const Plan *, int64_t limit);
 /* Fill in what p->plan costs for the entry. */
 void plan_price(const Options *, const Graph *, Priced *p);
 /* All that auto tries for --ranks and --micro, best first. */

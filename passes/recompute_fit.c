@@ -58,20 +58,18 @@ Graph *recompute_full(Graph *g, Job *j)
 }
 
 /* The cheapest below so many bytes of arena, from the question's limit at
- * which its own peak would be over by as much; g NULL: none. */
-static Tried fit(const Asked *a, const Graph *g, int64_t now, int64_t want,
-                 int64_t *least)
+ * which its own peak would be over by as much; the smallest, if none is. */
+static Tried fit(const Asked *a, Graph *g, int64_t now, int64_t want)
 {
-    Tried best = { NULL, 0, 0 };
+    Tried best = { g, now, 0 };
     double low = 0, high = (double)recompute_choose(&a->q, INT64_MAX)
         .answer.peak;
     double limit = high * (double)want / (double)now;
     for (int i = 0; i < TRIES; i++) {
         Chosen c = recompute_choose(&a->q, (int64_t)limit);
         Tried t = try_answer(a, g, &c);
-        *least = t.arena < *least ? t.arena : *least;
-        bool fits = t.arena <= want;
-        if (fits && (!best.g || t.cost < best.cost))
+        bool fits = t.arena <= want, had = best.arena <= want;
+        if (fits && had ? t.cost < best.cost : t.arena < best.arena)
             best = t;
         if (fits)
             low = limit;
@@ -87,14 +85,9 @@ static Tried fit(const Asked *a, const Graph *g, int64_t now, int64_t want,
 Graph *recompute_within(Graph *g, Job *j, int64_t bytes)
 {
     Held h = held_by(g, j);
-    int64_t want = bytes - h.leaves - h.io, least = h.arena;
+    int64_t want = bytes - h.leaves - h.io;
     if (h.arena <= want)
         return g;
     const Asked *a = recompute_ask(g, j);
-    Tried t = fit(a, g, h.arena, want > 1 ? want : 1, &least);
-    if (!t.g)
-        err_code(3, "memory", "a rank holds %lld bytes at the least, whatever "
-                 "is made again; the plan allows %lld",
-                 (long long)(least + h.leaves + h.io), (long long)bytes);
-    return t.g;
+    return fit(a, g, h.arena, want > 1 ? want : 1).g;
 }

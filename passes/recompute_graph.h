@@ -25,8 +25,8 @@ Graph *recompute_clone(const Asked *, const Graph *, const bool *keep);
 /* ---- recompute_fit.c ---- */
 
 /* Backward of the graph makes again what lowers its peak most; what is
- * needed, for the fewest seconds, so that a rank holds so many bytes.  err 3
- * where it finds no way. */
+ * needed, for the fewest seconds, so that a rank holds so many bytes; where
+ * it finds no way, what comes nearest. */
 Graph *recompute_full(Graph *, Job *);
 Graph *recompute_within(Graph *, Job *, int64_t bytes);
 

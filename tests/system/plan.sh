@@ -81,4 +81,7 @@ run "$dpc" compile "$attn" -D batch=64 --plan full.lua -o bin
 if [ "$(holds_of)" = "$(cat arena.full)" ]; then ok "its plan is read back"
 else not_ok "its plan is read back" "$(cat full.lua)"; fi
 run "$dpc" compile "$attn" -D batch=64 --recompute auto:1MiB -o bin
-exits 3 "memory that no recompute can reach" "at the least.*1048576"
+exits 3 "memory that no recompute can reach: three ways to fit" \
+    "needs .* \"auto:1048576\" allows 1.0" "help: --recompute auto:.* MiB a rank"
+n=$(grep -c "^help: --" log)
+test "$n" = 3 || not_ok "three ways" "$n"

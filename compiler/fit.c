@@ -1,0 +1,94 @@
+/* fit.c -- what to do about a model that does not fit a rank.
+ *
+ * Other plans of the same model are tried: blocks made again, more turns,
+ * weights in parts over more ranks, products in bf16.  Those that fit are
+ * named by the seconds of ranks that a step of them takes; where few fit, the
+ * ones that come nearest. */
+#include "compiler/planning.h"
+#include <stdlib.h>
+
+enum { WAYS = 3 };
+
+typedef struct Way {
+    const char *text;
+    Options options;
+    double cost;                          /* seconds of all ranks */
+    int64_t bytes;
+    bool fits;
+} Way;
+
+typedef struct Ways { Way at[16]; int n; } Ways;
+
+static void add(Ways *w, const Options *o, int micro, int ranks,
+                const char *partitioner, const char *dtype)
+{
+    Way *x = &w->at[w->n];
+    x->options = *o;
+    Str s = { .arena = o->arena };
+    str_add(&s, "--recompute %s", o->recompute);
+    if (micro > 1) {
+        x->options.micro = micro;
+        str_add(&s, " --micro %d", micro);
+    }
+    if (partitioner) {
+        x->options.ranks = ranks, x->options.plan = NULL;
+        x->options.partitioner = partitioner, x->options.exact = false;
+        str_add(&s, " --ranks %d --partitioner %s", ranks, partitioner);
+    }
+    if (dtype) {
+        x->options.dtype = dtype;
+        str_add(&s, " --dtype %s", dtype);
+    }
+    x->text = s.p;
+    w->n++;
+}
+
+static void price(Way *w, Graph *const *entry, int n)
+{
+    ErrTrap trap;
+    w->bytes = INT64_MAX;
+    if (setjmp(trap.jump) == 0) {
+        err_push(&trap);
+        Priced p = { .plan = plan_open(&w->options, entry, n) };
+        plan_price(&w->options, plan_entry(entry, n), &p);
+        w->bytes = p.leaves + p.arena + p.io;
+        w->fits = p.fits;
+        w->cost = p.spent.step * plan_ranks(p.plan);
+        err_pop();
+    }
+}
+
+static int better(const void *a, const void *b)
+{
+    const Way *x = a, *y = b;
+    if (x->fits != y->fits)
+        return x->fits ? -1 : 1;
+    return x->fits ? (x->cost > y->cost) - (x->cost < y->cost)
+         : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+char *fit_help(const Options *o, const Plan *p, int64_t limit)
+{
+    const Model *m = model_open(o);       /* passes have used up the first */
+    Ways w = { .n = 0 };
+    Options mine = *o;
+    int ranks = plan_ranks(p), micro = o->micro ? (int)o->micro : 1;
+    mine.recompute = fmt(o->arena, "auto:%lld", (long long)limit);
+    if (p->recompute != RECOMPUTE_AUTO)
+        add(&w, &mine, 0, 0, NULL, NULL);
+    for (int k = 2; k <= 8 && !o->plan; k *= 2)
+        add(&w, &mine, k * micro, 0, NULL, NULL);
+    if (p->compute == F32 && !o->plan)
+        add(&w, &mine, micro, 0, NULL, "bf16");
+    for (int k = ranks > 1 ? 1 : 2; k <= 4; k *= 2)
+        add(&w, &mine, micro, k * ranks, "zero3", NULL);
+    for (int i = 0; i < w.n; i++)
+        price(&w.at[i], m->entry, m->nentry);
+    qsort(w.at, (size_t)w.n, sizeof *w.at, better);
+    Str s = { .arena = o->arena };
+    for (int i = 0; i < w.n && i < WAYS && w.at[i].bytes < INT64_MAX; i++)
+        str_add(&s, "%shelp: %s: %.1f MiB a rank%s", i ? "\n" : "",
+                w.at[i].text, mib(w.at[i].bytes),
+                w.at[i].fits ? "" : ", the nearest that was found");
+    return s.p ? s.p : "help: nothing that was tried comes near";
+}
