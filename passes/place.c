@@ -3,12 +3,12 @@
  * Items that never live at one moment may share bytes.  Placing them is
  * dynamic storage allocation (NP-hard; Buchsbaum et al., "OPT versus LOAD",
  * STOC 2003).  The largest sum of live bytes is a lower bound, and what comes
- * within a hundredth of it is good (within two, where that is not found).  No
- * one way is good for all plans, so they are tried in turn, the cheap ones
- * first, until one is:
+ * within a part in two thousand of it is good; where that is not found, within
+ * a hundredth; then two.  No one way is good for all plans, so they are tried
+ * in turn, the cheap ones first, until one is:
  *
  *   first fit      in several orders
- *   piling         in the same ones (place_pile.c), within that hundredth
+ *   piling         in the same ones (place_pile.c), within that
  *   piling         of the large ones, in orders that are shaken by lot; small
  *                  ones then fill what is left between them
  *   climbing       first fit, or the fit that touches most neighbours, then
@@ -332,15 +332,19 @@ static void pile_shaken(Place *p, int64_t limit)
     }
 }
 
-static void search(Place *p)
+/* Within one part in two thousand of the bound, in a hundred, in fifty. */
+static void search(Place *p, int64_t lower)
 {
-    for (How how = 0; how < NHOW && !good(p); how++)
-        fit_all(p, sorted(p, how, 0), FIRST);
-    for (How how = 0; how < NHOW && !good(p); how++)
-        pile(p, how);
-    pile_shaken(p, p->good);
-    p->good += p->good / 101;             /* two hundredths, then */
-    pile_shaken(p, p->good);
+    static const int parts[] = { 1, 20, 40 };
+    for (int i = 0; i < COUNT(parts) && !good(p); i++) {
+        p->good = lower + lower / 2000 * parts[i];
+        for (How how = 0; !i && how < NHOW && !good(p); how++)
+            fit_all(p, sorted(p, how, 0), FIRST);
+        bool few = 2 * (int64_t)p->n * (p->n + p->nstep) <= SHAKE;
+        for (How how = 0; (i || few) && how < NHOW && !good(p); how++)
+            pile(p, how);
+        pile_shaken(p, p->good);
+    }
     for (How how = 0; how < NHOW && !good(p); how++) {
         climb(p, how, TOUCH);
         climb(p, how, FIRST);
@@ -378,9 +382,8 @@ int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
     p->live = alloc(arena, (nstep + 2) * sizeof *p->live);
     p->least = INT64_MAX;
     *lower = lower_bound(p, when);
-    p->good = *lower + *lower / 100;
     if (n)
-        search(p);
+        search(p, *lower);
     for (uint32_t i = 0; i < n; i++)
         item[i].at = p->best[i];
     int64_t peak = n ? p->least : 0;

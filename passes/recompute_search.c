@@ -15,7 +15,7 @@
 
 enum { BRANCHES = 60000, SMALL = 24 };
 enum { WORK = 300 << 20 };                /* operations walked in all */
-enum { HALVES = 24 };                     /* steps towards the lowest limit */
+enum { HALVES = 12 };                     /* steps towards the lowest limit */
 
 typedef struct Twins { uint32_t n, cap, *value; } Twins;
 
@@ -25,9 +25,9 @@ typedef struct Search {
     int64_t limit, work;
     bool *keep;
     Answer now;
-    Twins *twins;                         /* by number */
-    uint32_t ntwins;
-} Search;
+    Twins *twins;                         /* by number; then one by one; */
+    uint32_t ntwins, npair;               /* then a value and one that it is */
+} Search;                                 /* made of */
 
 static void flip(Search *s, const Twins *t)
 {
@@ -103,20 +103,28 @@ static void take_back(Search *s)
     }
 }
 
+static void add(const Search *s, Twins *t, uint32_t v)
+{
+    GROW(s->q->arena, t->value, t->n, t->cap);
+    t->value[t->n++] = v;
+}
+
 static void find_twins(Search *s)
 {
     const Question *q = s->q;
     for (uint32_t v = 0; v < q->n; v++)
         if (q->value[v].twin >= s->ntwins)
             s->ntwins = q->value[v].twin + 1;
-    s->twins = alloc(q->arena, (s->ntwins + q->n + 1) * sizeof *s->twins);
+    for (uint32_t v = 0; v < q->n; v++)
+        s->npair += q->value[v].nin;
+    s->twins = alloc(q->arena, (s->ntwins + q->n + s->npair + 1)
+                     * sizeof *s->twins);
+    Twins *pair = s->twins + s->ntwins + q->n;
     for (uint32_t v = 0; v < q->n; v++) {
-        Twins *t = &s->twins[q->value[v].twin], *one;
-        GROW(q->arena, t->value, t->n, t->cap);
-        t->value[t->n++] = v;
-        one = &s->twins[s->ntwins + v];
-        GROW(q->arena, one->value, one->n, one->cap);
-        one->value[one->n++] = v;
+        add(s, &s->twins[q->value[v].twin], v);
+        add(s, &s->twins[s->ntwins + v], v);
+        for (uint32_t i = 0; i < q->value[v].nin; i++, pair++)
+            add(s, pair, v), add(s, pair, q->value[v].in[i]);
     }
 }
 
@@ -137,7 +145,8 @@ Chosen recompute_choose(const Question *q, int64_t limit)
     const Twins *one = s.twins + s.ntwins;
     while (s.now.excess > 0 && improve(&s, s.twins, s.ntwins))
         ;
-    while (s.now.excess > 0 && improve(&s, one, q->n))
+    while (s.now.excess > 0 && (improve(&s, one, q->n)
+                                || improve(&s, one + q->n, s.npair)))
         ;
     take_back(&s);
     Chosen c = { .keep = s.keep, .answer = s.now,
