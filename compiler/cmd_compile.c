@@ -255,6 +255,17 @@ static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
     return true;
 }
 
+/* The schedules of an entry's roles if nothing were made again. */
+static Graph **roles_keeping(const Graph *g, const Job *j)
+{
+    Plan plan = *j->plan;
+    Job mine = *j;
+    int n;
+    plan.recompute = RECOMPUTE_NONE;
+    mine.plan = &plan, mine.once = false, mine.print_after = NULL;
+    return run_roles(g, &mine, &n);
+}
+
 /* The schedules of all entries and roles. */
 static Graph **entries_run(const Options *o, const Model *m, Job *j,
                            unsigned emit, int *ndone)
@@ -267,9 +278,12 @@ static Graph **entries_run(const Options *o, const Model *m, Job *j,
     for (int i = 0; i < m->nentry; i++) {
         if (emit & EMIT_GRAPH)
             graph_write(o, m, m->entry[i], "graph");
+        Graph **none = o->verbose ? roles_keeping(m->entry[i], j) : NULL;
         Graph **role = run_roles(m->entry[i], j, &roles);
         if (o->verbose)
             traffic_print(role, roles, j);
+        for (int k = 0; k < roles && none; k++)
+            peak_print(role[k], none[k], o->arena, stderr);
         for (int k = 0; k < roles; k++) {
             if (emit & EMIT_SCHEDULE)
                 graph_write(o, m, role[k], "schedule");

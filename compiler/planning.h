@@ -23,6 +23,9 @@ void memory_price(const Graph *, const Job *, Priced *);
 /* Bytes that the plan, or else the cluster, allows a rank. */
 int64_t memory_limit(const Job *);
 double mib(int64_t bytes);
+/* Who lives at the peak of a scheduled graph; what is made again, beside the
+ * same graph where nothing is. */
+void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
 /* Lines "help: ...": the three cheapest ways to fit so many bytes a rank. */
 char *fit_help(const Options *, const Plan *, int64_t limit);
 /* Fill in what p->plan costs for the entry. */

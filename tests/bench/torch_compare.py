@@ -3,7 +3,8 @@
 
     tests/bench/torch_compare.py [MODEL...] [--dtype f32|bf16] [--blocks N]
         [--steps N] [--dpc PATH] [--data DIR] [--eager-only]
-        [--batch N] [--threads N] [--cpu] [--channels-last] [--sdpa] [--json FILE]
+        [--batch N] [--threads N] [--cpu]
+        [--recompute WORD] [--channels-last] [--sdpa] [--json FILE]
 
 Needs PyTorch (pip install torch), a built dpc and Fashion-MNIST.  For each
 model it prints three ratios of seconds, ours over PyTorch's: the whole step,
@@ -54,6 +55,7 @@ def arguments():
     p.add_argument("--eager-only", action="store_true")
     p.add_argument("--channels-last", action="store_true")
     p.add_argument("--sdpa", action="store_true")
+    p.add_argument("--recompute", help="what our backward makes again")
     p.add_argument("--json")
     return p.parse_args()
 
@@ -67,7 +69,7 @@ class Ours:
         run([a.dpc, "compile", "-q", os.path.join(
             ROOT, "models/dalle2", name + ".lua"), "--dtype", a.dtype,
             "--cluster", cluster(a, folder), "-o", self.path,
-            "-D", f"batch={batch(a, name)}"])
+            "-D", f"batch={batch(a, name)}", *recompute(a)])
         info = json.loads(run([self.path, "info", "--json"]))
         self.bytes = info["leaves_bytes"] + info["arena_bytes"]
 
@@ -103,6 +105,10 @@ def table(path):
 
 def batch(a, name):
     return a.batch or torch_models.MODELS[name].BATCH
+
+
+def recompute(a):
+    return ["--recompute", a.recompute] if a.recompute else []
 
 
 def cluster(a, folder):

@@ -1,5 +1,6 @@
 #!/bin/sh
-# arena.sh -- the arena beside the largest sum of live bytes.
+# arena.sh -- the arena beside the largest sum of live bytes, and beside what is
+# made again; losses do not change.
 . "$(dirname "$0")/lib.sh"
 
 # schedule MODEL [dpc's options]: arena and bound of a training step.
@@ -16,4 +17,32 @@ for plan in "decoder --ranks 2" "decoder --micro 2" \
     set -- $(schedule $plan --dtype bf16)
     holds "$1 <= 1.02 * $2" && ok "$plan, bf16: arena within 2 %" \
         || not_ok "$plan, bf16: arena within 2 %" "$1 of $2"
+done
+
+# Blocks made again: half the arena for a quarter of the flops, at most.
+"$dpc" compile -v "$root/models/dalle2/decoder.lua" --recompute full \
+    --emit schedule --emit-dir out > log 2>&1
+again=$(sed -n 's/^dpc: train: backward makes [0-9]* values again: +\([0-9.]*\) % flops, arena \([0-9.]*\) MiB of \([0-9.]*\)$/\1 \2 \3/p' log)
+set -- $again 0 0 0
+note "decoder, recompute=full: +$1 % flops, arena $2 of $3 MiB"
+if holds "$2 > 0 && $2 <= 0.5 * $3 && $1 <= 25"; then
+    ok "decoder: half its arena for <= 25 % flops"
+else not_ok "decoder: half its arena for <= 25 % flops" "$again"; fi
+grep -q "the arena is fullest at step" log && grep -q " MiB  v.*net.lua:" log \
+    || not_ok "compile -v says who lives at the peak" "it does not"
+
+# The same training whatever is made again.
+"$tool" idx data 512 28 28
+for word in none full; do
+    "$dpc" compile -v "$root/models/dalle2/decoder.lua" -D size=tiny \
+        -D batch=8 --ranks 2 --recompute $word -o "$word.bin" > log 2>&1
+    note "$word: $(sed -n 's/^dpc: train: backward //p' log)"
+    ranks 2 "$word.bin" train --data idx:data --steps 5 --seed 3 \
+        --out "$word" || not_ok "recompute=$word trains" "exit $rc"
+    field loss "$word/metrics.jsonl" | head -5 > "$word.loss"
+    d=$(paste none.loss "$word.loss" | awk '{ d = ($1 - $2) / $1
+        d = d < 0 ? -d : d; if (d > most) most = d; n++ }
+        END { print n == 5 ? most + 0 : 9 }')
+    if holds "$d <= 1e-6"; then ok "recompute=$word: losses"
+    else not_ok "recompute=$word: losses" "$d apart"; fi
 done

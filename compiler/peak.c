@@ -1,0 +1,64 @@
+/* peak.c -- who lives where the arena is fullest, and what is made again. */
+#include "compiler/planning.h"
+#include <stdlib.h>
+
+enum { SHOWN = 8 };
+
+static int larger(const void *a, const void *b)
+{
+    const Buf *x = *(const Buf *const *)a, *y = *(const Buf *const *)b;
+    if (x->stride != y->stride)
+        return (x->stride < y->stride) - (x->stride > y->stride);
+    return (x->root > y->root) - (x->root < y->root);
+}
+
+/* Flops of a step of one rank: all that kernels compute, free copies too. */
+static double step_flops(const Graph *g)
+{
+    double sum = 0;
+    for (uint32_t l = 0; l < g->sched->nlaunch; l++) {
+        const Launch *q = &g->sched->launch[l];
+        int turns = graph_turns(g, g->node[q->node[0]].loop);
+        for (int i = 0; i < q->n; i++)
+            sum += turns * node_flops(g, q->node[i]);
+    }
+    return sum;
+}
+
+static int clones(const Graph *g)
+{
+    int n = 0;
+    for (Ref r = 0; r < g->n; r++)
+        n += g->node[r].again != NONE && g->sched->buf[r].used;
+    return n;
+}
+
+/* `none`: the same with nothing made again. */
+void peak_print(const Graph *g, const Graph *none, Arena *a, FILE *out)
+{
+    const Sched *s = g->sched, *t = none->sched;
+    const Buf **live = alloc(a, (g->n + 1) * sizeof(Buf *));
+    uint32_t n = 0;
+    for (Ref r = 0; r < g->n; r++) {
+        const Buf *b = &s->buf[r];
+        if (b->used && b->root == r && b->space == ARENA
+            && b->born <= s->peak && s->peak <= b->dies)
+            live[n++] = b;
+    }
+    qsort(live, n, sizeof *live, larger);
+    fprintf(out, "dpc: %s: the arena is fullest at step %u of %u: %.2f MiB, "
+            "bound %.2f; %u values live there\n", g->entry, s->peak, s->nstep,
+            mib(s->bytes[ARENA]), mib(s->lower), n);
+    for (uint32_t i = 0; i < n && i < SHOWN; i++) {
+        const Node *x = &g->node[live[i]->root];
+        fprintf(out, "dpc:   %7.2f MiB  %s = %s, steps %u to %u%s%s\n",
+                mib(live[i]->stride), x->name, ops[x->op].name, live[i]->born,
+                live[i]->dies, x->loc ? ", " : "", x->loc ? x->loc : "");
+    }
+    double all = step_flops(g), before = step_flops(none);
+    if (before > 0 && clones(g))
+        fprintf(out, "dpc: %s: backward makes %d values again: %+.2f %% flops, "
+                "arena %.2f MiB of %.2f\n", g->entry, clones(g),
+                100 * (all / before - 1), mib(s->bytes[ARENA]),
+                mib(t->bytes[ARENA]));
+}
