@@ -138,6 +138,19 @@ DpcStatus dpc_bpe_merge(DpcBpe *b, const char *p, size_t np, const char *q,
     return DPC_OK;
 }
 
+int64_t dpc_bpe_made(const DpcBpe *b)
+{
+    uint8_t *seen = calloc(b->ntoken + 1, 1);
+    int64_t n = 0;
+    if (!seen)
+        return b->ntoken;
+    for (uint32_t i = 0; i < b->pair_cap; i++)
+        if (b->pair[i].rank && !seen[b->pair[i].to])
+            seen[b->pair[i].to] = 1, n++;
+    free(seen);
+    return n;
+}
+
 int dpc_bpe_ready(DpcBpe *b)
 {
     size_t n = strlen(b->suffix);

@@ -34,7 +34,10 @@ static const char qwen2_cut[] =
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 static const char clip_cut[] =
     "'s|'t|'re|'ve|'m|'ll|'d|\\p{L}+|\\p{N}|[^\\s\\p{L}\\p{N}]+";
-enum { CLIP_LENGTH = 77 };
+enum {
+    CLIP_LENGTH = 77,
+    BYTES = 2 * 256, MERGES = 49152 - 256 - 2   /* tokens of OpenAI's file */
+};
 
 typedef struct Preset {                   /* one of those classes */
     const char *class, *cut, *suffix;
@@ -113,7 +116,8 @@ static DpcStatus text_read(const char *path, char **text, size_t *n)
     if (!f)
         return bad(path, "%s; give a folder with tokenizer.json, or with "
                    "vocab.json and merges.txt", strerror(errno));
-    for (int k = 1; k > 0 && *n < FILE_MAX; *n += k > 0 ? (size_t)k : 0) {
+    int k = 1;
+    for (; k > 0 && *n < FILE_MAX; *n += k > 0 ? (size_t)k : 0) {
         if (!*text || *n + 1 >= cap) {
             cap *= 2;
             char *p = realloc(*text, cap);
@@ -124,12 +128,9 @@ static DpcStatus text_read(const char *path, char **text, size_t *n)
             *text = p;
         }
         k = gzread(f, *text + *n, (unsigned)(cap - *n - 1));
-        if (k < 0) {
-            gzclose(f);
-            return bad(path, "cannot be read or unpacked; fetch it again");
-        }
     }
-    gzclose(f);
+    if (gzclose(f) != Z_OK || k < 0)      /* it also tells a stream cut off */
+        return bad(path, "cannot be read or unpacked; fetch it again");
     (*text)[*n] = '\0';
     return *n < FILE_MAX ? DPC_OK : bad(path, "more than %d bytes", FILE_MAX);
 }
@@ -352,6 +353,16 @@ static DpcStatus merges_text(DpcToken *t, const char *path, LineFn *take)
     return s;
 }
 
+/* In a published pair nearly all tokens but the bytes are made by merges. */
+static DpcStatus made_check(const DpcToken *t, const char *path)
+{
+    enum { OTHERS = 20 };                 /* one of so many */
+    int64_t made = dpc_bpe_made(&t->bpe), all = t->bpe.ntoken;
+    return made + BYTES + all / OTHERS >= all ? DPC_OK
+         : bad(path, "it makes %lld of the vocabulary's %lld tokens; was it "
+               "cut off? fetch it again", (long long)made, (long long)all);
+}
+
 static const Preset *preset_of(const char *class)
 {
     for (int i = 0; i < NPRESET; i++)
@@ -381,6 +392,7 @@ static DpcStatus pair_read(DpcToken *t, const char *vocab, const char *dir,
         s = bad(path, "%s, but there is vocab.json; give both",
                 strerror(errno));
     s = s ? s : merges_text(t, path, merge_line);
+    s = s ? s : made_check(t, path);
     s = s ? s : dpc_token_added(t, dir, json_object_get(config,
                                                    "added_tokens_decoder"));
     s = s ? s : beside(dir, "added_tokens.json", &more);
@@ -390,15 +402,14 @@ static DpcStatus pair_read(DpcToken *t, const char *vocab, const char *dir,
     return s ? s : ends_use(t, vocab, p);
 }
 
-/* Token i + 512 is what line i joins; OpenAI's file has more lines than its
+/* Token i + BYTES is what line i joins; OpenAI's file has more lines than its
  * vocabulary takes. */
 static DpcStatus simple_line(DpcToken *t, const char *path, size_t i,
                              char *line)
 {
-    enum { MOST = 49152 - 256 - 2 };
     char both[256];
     size_t n = strlen(line);
-    if (i >= MOST)
+    if (i >= MERGES)
         return DPC_OK;
     char *space = memccpy(both, line, ' ', n < sizeof both ? n : 0);
     if (!space)
@@ -428,6 +439,10 @@ static DpcStatus simple_read(DpcToken *t, const char *path)
                     s = no_memory();
             }
     s = s ? s : merges_text(t, path, simple_line);
+    if (!s && strstr(path, "bpe_simple_vocab_16e6") &&
+        t->count < BYTES + MERGES)
+        s = bad(path, "it breaks off after %lld merges, there are %d; fetch "
+                "it again", (long long)t->count - BYTES, MERGES);
     t->first = (int32_t)t->count++;
     t->last = (int32_t)t->count++;
     t->pad = 0;

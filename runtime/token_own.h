@@ -35,6 +35,7 @@ uint32_t dpc_bpe_find(const DpcBpe *, const char *bytes, size_t n);
  * what they make, is no token. */
 DpcStatus dpc_bpe_merge(DpcBpe *, const char *a, size_t na, const char *b,
                         size_t nb, const char **absent);
+int64_t dpc_bpe_made(const DpcBpe *);     /* tokens that some merge makes */
 /* Finds the 256 (with a suffix 512) tokens of bytes; the byte that has none,
  * or -1. */
 int dpc_bpe_ready(DpcBpe *);

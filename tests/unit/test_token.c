@@ -288,11 +288,37 @@ static void files_that_do_not_fit_are_refused(void **state)
     qwen_put("lost.json", 'x', -1, NULL);
     token_refuses(at("lost.json"), "no token for byte 0x78", "all 256");
     put("clip.txt", clip_merges, sizeof clip_merges - 1);
+    put("bpe_simple_vocab_16e6.txt", clip_merges, sizeof clip_merges - 1);
+    token_refuses(at("bpe_simple_vocab_16e6.txt"), "breaks off after 10 merges",
+                  "there are 48894");
+    gzFile z = gzopen(at("cut.gz"), "wb");
+    gzwrite(z, clip_merges, sizeof clip_merges - 1);
+    gzclose(z);
+    uint8_t b[256];
+    put("cut.gz", b, get("cut.gz", b, sizeof b) - 9);
+    token_refuses(at("cut.gz"), "cannot be read or unpacked", "fetch it");
     char spec[600];
     snprintf(spec, sizeof spec, "%s?pad=99999", at("clip.txt"));
     token_refuses(spec, "pad=99999", "below 524");
     snprintf(spec, sizeof spec, "%s?len=3", at("clip.txt"));
     token_refuses(spec, "len=3", "wanted length=N");
+}
+
+static void merges_that_were_cut_off_are_told(void **state)
+{
+    (void)state;
+    FILE *f = fopen(at("vocab.json"), "w");
+    char c[8];
+    for (int b = 0; b < 256; b++)
+        fprintf(f, "%s\"%s\": %d", b ? ", " : "{", letter(b, c), b);
+    for (int i = 0; i < 1000; i++)
+        fprintf(f, ", \"%c%c%c\": %d", 'a' + i / 100, 'a' + i / 10 % 10,
+                'a' + i % 10, 256 + i);
+    fprintf(f, ", \"aa\": 1256}");
+    fclose(f);
+    put("merges.txt", "a a\naa a\n", 9);
+    token_refuses(temp_dir, "merges.txt: error", "it makes 2 of the "
+                  "vocabulary's 1257 tokens; was it cut off?");
 }
 
 static void what_is_not_done_is_named(void **state)
@@ -327,6 +353,7 @@ int main(void)
         CASE(ends_may_be_left_out), CASE(damaged_files_never_crash),
         CASE(a_long_word_takes_no_square), CASE(what_is_no_text_is_refused),
         CASE(files_that_do_not_fit_are_refused),
+        CASE(merges_that_were_cut_off_are_told),
         CASE(what_is_not_done_is_named),
     };
     return cmocka_run_group_tests(tests, temp_begin, temp_end);
