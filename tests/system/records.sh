@@ -71,6 +71,8 @@ exits 1 "a tokenizer for a model without" "no input of the model takes token ids
 cp "$models/records.lua" same.lua
 "$dpc" compile same.lua -o same.bin > log 2>&1
 five same.bin 1 drawn tars --tokenizer clip.txt
+for i in 1 2 3 4; do printf 'a red boot' > shots/a/$i.txt; done
+five same.bin 1 texts folder:shots --tokenizer clip.txt
 ranks 1 same.bin sample --out drawn --tokenizer clip.txt --output seen=seen.npy \
     --caption "red boot" --caption "a shirt"
 exits 0 "sample --caption by a tokenizer"
@@ -98,6 +100,19 @@ five text.bin 2 padded_walked "embedded?index=no" && alike padded padded_walked
 rm -r embedded && "$dpc" data pack long -o embedded > log 2>&1
 five text.bin 2 longer embedded
 exits 0 "a record of too many rows is counted" 'record "9": text is f32\[7,2\], others are padded to f32\[6,2\]'
+
+# safe FILE ROWS: "text" f32 [ROWS, 2] of ones, as .safetensors.
+safe() {
+    h="{\"text\":{\"dtype\":\"F32\",\"shape\":[$2,2],\"data_offsets\":[0,$((8 * $2))]}}"
+    { printf "\\$(printf %o ${#h})\\0\\0\\0\\0\\0\\0\\0%s" "$h"
+      for j in $(seq $((2 * $2))); do printf '\0\0\200\077'; done; } > "$1"
+}
+mkdir tensors
+for i in 1 2 3 4 5 6 7 8; do safe tensors/$i.safetensors $((i % 5 + 1)); done
+echo short > tensors/9.safetensors
+run "$dpc" data pack tensors -o safe
+five text.bin 2 safetensors safe
+exits 0 "a damaged .safetensors is counted" 'record "9": its .safetensors: '
 
 # ---- shards ----
 mkdir img txt emb
