@@ -173,7 +173,9 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
     Drawing w = { .d = d, .plan = p, .has = features, .arena = a,
                   .batch = batch_of(g) };
     mesh_draw(&w);
-    w.order = split_draw(&w, w.batch, (Axes)~0u, 8);
+    if (chance(&w, 4))
+        stages_draw(d, p, g, a, features);
+    w.order = split_draw(&w, w.batch, (Axes)~mesh_axes(&p->mesh, STAGE), 8);
     if (w.order)
         has(&w, FEATURE_batch_split);
     w.weights = share[draw_below(d, 3)], w.states = share[draw_below(d, 3)];
