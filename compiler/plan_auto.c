@@ -37,6 +37,9 @@ static Tries tries_of(const Options *o, int ranks)
                 try_add(&t, "megatron", fmt(o->arena, "tp=%d", n), micro);
         if (ranks == 1)
             continue;
+        for (int n = 2; n <= ranks && micro > 1; n++)
+            if (ranks % n == 0)
+                try_add(&t, "pipeline", fmt(o->arena, "pp=%d", n), micro);
         try_add(&t, "zero", NULL, micro);
         try_add(&t, "zero", "gather=use", micro);
     }

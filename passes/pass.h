@@ -125,9 +125,6 @@ void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
 /* Does that name of a plan mean node r of the model's graph? */
 bool value_named(const Graph *, Ref r, const char *name);
 
-/* The stage of a param or state, by its name and the plan's scopes; EVERY. */
-int plan_stage_of_leaf(const Plan *, const char *name);
-
 /* simplify's and dce's work as functions, for `tidy` and for tests. */
 Graph *graph_simplify(const Graph *, Job *);
 Graph *graph_dce(const Graph *, Job *);
