@@ -34,12 +34,16 @@ typedef struct Launch {
 typedef struct Step {
     uint32_t launch;
     int turn;                             /* row-major over the time axes */
-    int stream;                           /* 0 computes, 1 communicates */
+    int stream;                           /* of NSTREAM, as DPC_NSTREAM */
     int event;                            /* that it sets when done; -1 */
     int64_t scratch_at;                   /* in ARENA, if it wants any */
     uint32_t nwait;
     int *wait;
 } Step;
+
+/* One computes, one sums and gathers, one has the hops between roles: those
+ * wait for another role, and nothing else should wait with them. */
+enum { STREAM_COMPUTE, STREAM_COLLECT, STREAM_HOP, NSTREAM };
 
 typedef struct Sched {
     Launch *launch;

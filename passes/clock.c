@@ -1,21 +1,27 @@
 /* clock.c -- about when each step of an order begins and ends.
  *
  * Rough on purpose: flops and bytes over what the target and the cluster say,
- * the two streams side by side, a step after what makes its operands.  It is
+ * the streams side by side, a step after what makes its operands.  It is
  * enough to tell what a transfer runs beside, and so what has to stay out of
  * its way; events make the real order safe whatever is said here. */
 #include "passes/clock.h"
 #include "passes/like.h"
 #include <stdlib.h>
 
-bool launch_communicates(const Graph *g, const Launch *l)
+int launch_stream(const Graph *g, const Launch *l)
 {
     const Node *n = &g->node[l->node[0]];
     bool collects = n->op == OP_all_reduce || n->op == OP_reduce_scatter
         || n->op == OP_all_gather || n->op == OP_all_to_all;
     if (n->op == OP_send || n->op == OP_recv)
-        return true;
-    return collects && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
+        return STREAM_HOP;
+    return collects && !(n->attr.axes & mesh_axes(&g->mesh, TIME))
+        ? STREAM_COLLECT : STREAM_COMPUTE;
+}
+
+bool launch_communicates(const Graph *g, const Launch *l)
+{
+    return launch_stream(g, l) != STREAM_COMPUTE;
 }
 
 static double transfer(const Graph *g, const Launch *l, const Cluster *c)
@@ -145,11 +151,11 @@ void clock_steps(const Graph *g, const Job *j, double *begin, double *end)
 {
     const Sched *s = g->sched;
     Arena *a = j->scratch;
-    double *made = alloc(a, (g->n + 1) * sizeof *made), now[2] = { 0, 0 };
+    double *made = alloc(a, (g->n + 1) * sizeof *made), now[NSTREAM] = { 0 };
     const double *takes = launches_seconds(g, s, j);
     for (uint32_t k = 0; k < s->nstep; k++) {
         const Launch *l = &s->launch[s->step[k].launch];
-        double *stream = &now[s->step[k].stream != 0];
+        double *stream = &now[s->step[k].stream];
         for (int i = 0; i < l->n; i++)
             for (int q = 0; q < g->node[l->node[i]].nin; q++) {
                 double m = made[view_root(g, g->node[l->node[i]].in[q])];

@@ -4,7 +4,9 @@
 
 #include "passes/pass.h"
 
-/* Is the launch a collective over ranks, on the stream that communicates? */
+/* The stream of a launch; does it compute nothing: collectives over ranks, and
+ * hops? */
+int launch_stream(const Graph *, const Launch *);
 bool launch_communicates(const Graph *, const Launch *);
 /* Bytes that a rank sends for a member of such a launch; its seconds. */
 double transfer_bytes(const Graph *, Ref);

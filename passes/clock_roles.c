@@ -13,8 +13,6 @@
  * beyond that is communication that nothing hides. */
 #include "passes/clock.h"
 
-enum { NSTREAM = 2 };
-
 typedef struct Actor {
     Timeline *t;
     const Sched *s;

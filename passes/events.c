@@ -8,8 +8,6 @@
  * are implied already, so that none is superfluous (architecture.md C5). */
 #include "passes/pass.h"
 
-enum { NSTREAM = 2 };
-
 typedef struct Range {
     Space space;
     Ref leaf;                             /* of LEAVES; else NONE */

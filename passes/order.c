@@ -148,7 +148,7 @@ static void append(Order *o, uint32_t launch, int turn)
     Sched *s = o->s;
     GROW(o->keep, s->step, s->nstep, s->stepcap);
     s->step[s->nstep++] = (Step){ .launch = launch, .turn = turn, .event = -1,
-                                  .stream = launch_communicates(o->g,
+                                  .stream = launch_stream(o->g,
                                       &o->s->launch[launch]) };
 }
 

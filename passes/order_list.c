@@ -24,7 +24,7 @@
 #include "passes/order.h"
 #include <math.h>
 
-enum { NSTREAM = 2 };
+enum { NBESIDE = 2 };
 enum { WORTH = 50 };                      /* a rule saves one part in so many */
 
 typedef enum Rule { PLAIN, AHEAD, APART, NRULE } Rule;
@@ -169,9 +169,9 @@ static void run_next(Run *r, Stream *all, Stream *s)
 static double list_run(Run *r)
 {
     const Order *o = r->o;
-    Stream s[NSTREAM];
+    Stream s[NBESIDE];
     size_t size = (o->n + 1) * sizeof(uint32_t);
-    for (int k = 0; k < NSTREAM; k++)
+    for (int k = 0; k < NBESIDE; k++)
         s[k] = (Stream){ 0, { alloc(o->scratch, size), 0, sooner },
                          { alloc(o->scratch, size), 0, earlier } };
     r->waits = alloc(o->scratch, size);

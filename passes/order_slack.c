@@ -402,7 +402,7 @@ static void write_back(Slack *s, const uint32_t *inst)
         const Inst *x = &o->inst[inst[k]];
         o->s->step[k] = (Step){
             .launch = x->launch, .turn = x->turn, .event = -1,
-            .stream = launch_communicates(o->g, &o->s->launch[x->launch]) };
+            .stream = launch_stream(o->g, &o->s->launch[x->launch]) };
         o->at[x->launch] = k;
     }
 }

@@ -37,7 +37,7 @@ typedef struct Walk {
     Cells space[DPC_NSPACE];
     Clock now[DPC_NSTREAM], *event;       /* of a stream; of who set it */
     bool *set;                            /* event: set so far */
-    uint32_t joined;                      /* last that communicates, + 1 */
+    uint32_t joined[2];                   /* last collective, and hop, + 1 */
 } Walk;
 
 /* ---- cells ---- */
@@ -352,16 +352,18 @@ static DpcStatus events_await(Walk *w, uint32_t s)
     return DPC_OK;
 }
 
-/* One communicator serves all streams of a rank: what starts first must be
- * the same on every rank. */
+/* One communicator serves all streams of a rank: which collective starts
+ * first must be the same on every rank.  So with hops, which are known by
+ * their order only. */
 static DpcStatus collective_order(Walk *w, uint32_t s)
 {
     uint8_t kind = w->c->p->step[s].kind;
+    uint32_t *joined = &w->joined[kind == DPC_STEP_HOP];
     if (kind != DPC_STEP_COLL && kind != DPC_STEP_HOP)
         return DPC_OK;
-    if (!over(w, s, w->joined))
-        return race(w, s, w->joined, "communicates");
-    w->joined = s + 1;
+    if (!over(w, s, *joined))
+        return race(w, s, *joined, "communicates");
+    *joined = s + 1;
     return DPC_OK;
 }
 

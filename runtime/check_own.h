@@ -4,7 +4,7 @@
 
 #include "runtime/dpc_rt.h"
 
-enum { DPC_NSTREAM = 2, DPC_PLACE = 256 };
+enum { DPC_PLACE = 256 };
 
 typedef struct DpcCheck {
     const DpcUnit *u;

@@ -119,12 +119,14 @@ static DpcStatus group_find(DpcRt *rt, uint32_t call)
                                 index_over(rt, axes, true), &rt->group[call]);
 }
 
-/* Streams must not both communicate: one thread, one order. */
+/* The stream that computes must not communicate beside one that does. */
 static DpcStatus streams_check(const DpcRt *rt)
 {
     for (uint32_t i = 0; i < rt->unit->nprogram; i++) {
         const DpcProgram *p = &rt->unit->program[i];
-        for (uint32_t s = 0; rt->walk[i].both && s < p->nstep; s++)
+        bool beside = rt->walk[i].uses[DPC_COLLECT]
+                   || rt->walk[i].uses[DPC_HOPS];
+        for (uint32_t s = 0; beside && s < p->nstep; s++)
             if ((p->step[s].kind == DPC_STEP_COLL
                  || p->step[s].kind == DPC_STEP_HOP) &&
                 p->step[s].stream == 0 && rt->group[p->step[s].call] >= 0)

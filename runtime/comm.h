@@ -1,10 +1,11 @@
 /* comm.h -- what ranks say to each other, whoever carries it.
  *
  * A transport is a table of functions over one DpcComm.  Group 0 is the
- * world; `group` makes others once, while the unit is opened.  All calls on
+ * world; `group` makes others once, while the unit is opened.  Collectives on
  * one DpcComm come from one thread at a time, in the same order on all
- * members: that order is the schedule's, so nothing here can deadlock that
- * the checker let pass.  Counts are elements. */
+ * members, and so do exchanges, from another thread perhaps: those orders are
+ * the schedule's, so nothing here can deadlock that the checker let pass.
+ * Counts are elements. */
 #ifndef DPC_COMM_H
 #define DPC_COMM_H
 

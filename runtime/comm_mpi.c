@@ -3,8 +3,8 @@
  * Collectives are the non-blocking ones, awaited by testing and sleeping:
  * a blocking call spins, and a spinning wait on a core that computes halves
  * the compute.  The sleep begins at 50 us and grows to 200 us.  One thread
- * at a time calls MPI (MPI_THREAD_SERIALIZED): the main thread while the
- * unit is opened and closed, the communication stream in between.  bf16 is
+ * at a time calls MPI (MPI_THREAD_SERIALIZED): the streams that communicate
+ * hold a lock while they start a transfer or test it.  bf16 is
  * a type of two bytes with user operations that fold in f32. */
 #include "runtime/comm_own.h"
 #include "runtime/fold.h"
@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ typedef struct Mpi {
     MPI_Comm node;
     MPI_Datatype bf16;
     MPI_Op fold[2][3];                    /* [f32, bf16][DpcFold] */
+    pthread_mutex_t lock;
     _Atomic int gone;                     /* exit code once we gave up */
 } Mpi;
 
@@ -44,14 +46,22 @@ static DpcStatus check(const Mpi *m, int rc, const char *what)
                     what, n, text);
 }
 
+/* What MPI is called for while another stream may call it, too. */
+#define LOCKED(m, rc, call)                                              \
+    do {                                                                 \
+        pthread_mutex_lock(&(m)->lock);                                  \
+        rc = call;                                                       \
+        pthread_mutex_unlock(&(m)->lock);                                \
+    } while (0)
+
 /* Returns when all n of `r` are done, sleeping meanwhile. */
-static DpcStatus await_all(const Mpi *m, int rc, int n, MPI_Request *r,
+static DpcStatus await_all(Mpi *m, int rc, int n, MPI_Request *r,
                            const char *what)
 {
     struct timespec nap = {0, FIRST_NAP};
     int done = 0;
     while (rc == MPI_SUCCESS) {
-        rc = MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE);
+        LOCKED(m, rc, MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE));
         if (done || rc != MPI_SUCCESS)
             break;
         if (atomic_load(&m->gone))
@@ -64,7 +74,7 @@ static DpcStatus await_all(const Mpi *m, int rc, int n, MPI_Request *r,
     return check(m, rc, what);
 }
 
-static DpcStatus await(const Mpi *m, int rc, MPI_Request *r, const char *what)
+static DpcStatus await(Mpi *m, int rc, MPI_Request *r, const char *what)
 {
     return await_all(m, rc, 1, r, what);
 }
@@ -160,9 +170,10 @@ static DpcStatus mpi_all_reduce(DpcComm *c, const DpcWire *w)
         int64_t n = w->count - at < CHUNK ? w->count - at : CHUNK;
         const char *in = (const char *)w->in + at * e;
         MPI_Request r;
-        int rc = MPI_Iallreduce(w->in == w->out ? MPI_IN_PLACE : in,
+        int rc;
+        LOCKED(m, rc, MPI_Iallreduce(w->in == w->out ? MPI_IN_PLACE : in,
             (char *)w->out + at * e, (int)n, type(m, w->dtype), fold(m, w),
-            m->group[w->group], &r);
+            m->group[w->group], &r));
         s = await(m, rc, &r, "all_reduce");
     }
     return s;
@@ -175,9 +186,10 @@ static DpcStatus mpi_reduce_scatter(DpcComm *c, const DpcWire *w)
     DpcStatus s = fits(w->count);
     if (s)
         return s;
-    int rc = MPI_Ireduce_scatter_block(
+    int rc;
+    LOCKED(m, rc, MPI_Ireduce_scatter_block(
         w->in == w->out ? MPI_IN_PLACE : w->in, w->out, (int)w->count,
-        type(m, w->dtype), fold(m, w), m->group[w->group], &r);
+        type(m, w->dtype), fold(m, w), m->group[w->group], &r));
     return await(m, rc, &r, "reduce_scatter");
 }
 
@@ -196,9 +208,10 @@ static DpcStatus mpi_all_gather(DpcComm *c, const DpcWire *w)
         in < out + (uintptr_t)(bytes * c->members[w->group]);
     if (inside && own != w->in)
         memmove(own, w->in, (size_t)bytes);
-    int rc = MPI_Iallgather(inside ? MPI_IN_PLACE : w->in, (int)w->count,
+    int rc;
+    LOCKED(m, rc, MPI_Iallgather(inside ? MPI_IN_PLACE : w->in, (int)w->count,
         type(m, w->dtype), w->out, (int)w->count, type(m, w->dtype),
-        m->group[w->group], &r);
+        m->group[w->group], &r));
     return await(m, rc, &r, "all_gather");
 }
 
@@ -209,9 +222,10 @@ static DpcStatus mpi_all_to_all(DpcComm *c, const DpcWire *w)
     DpcStatus s = fits(w->count);
     if (s)
         return s;
-    int rc = MPI_Ialltoall(w->in == w->out ? MPI_IN_PLACE : w->in,
+    int rc;
+    LOCKED(m, rc, MPI_Ialltoall(w->in == w->out ? MPI_IN_PLACE : w->in,
         (int)w->count, type(m, w->dtype), w->out, (int)w->count,
-        type(m, w->dtype), m->group[w->group], &r);
+        type(m, w->dtype), m->group[w->group], &r));
     return await(m, rc, &r, "all_to_all");
 }
 
@@ -225,12 +239,14 @@ static DpcStatus mpi_exchange(DpcComm *c, const DpcHop *h, int32_t n)
         if (s)
             return s;
     }
+    pthread_mutex_lock(&m->lock);
     for (int32_t i = 0; i < n && rc == MPI_SUCCESS; i++)
         rc = h[i].send
             ? MPI_Isend(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, 0,
                         m->group[h[i].group], &r[i])
             : MPI_Irecv(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, 0,
                         m->group[h[i].group], &r[i]);
+    pthread_mutex_unlock(&m->lock);
     return await_all(m, rc, n, r, "exchange");
 }
 
@@ -393,6 +409,7 @@ DpcStatus dpc_mpi_open(DpcComm **out)
         return dpc_fail(DPC_ENV, "mpi: error: this MPI lets only its first "
                         "thread communicate (MPI_THREAD_SERIALIZED missing)");
     }
+    pthread_mutex_init(&m->lock, NULL);
     m->comm.ops = &mpi_ops;
     m->comm.rank = rank;
     m->comm.size = size;

@@ -188,12 +188,16 @@ typedef enum DpcStepKind {
     DPC_NSTEPKIND
 } DpcStepKind;
 
+/* Each runs its steps in order, beside the others: one computes, one has the
+ * collectives, and one the hops. */
+enum { DPC_COMPUTE, DPC_COLLECT, DPC_HOPS, DPC_NSTREAM };
+
 /* Where a loop of this rank and turn begins in the whole dimension; without a
  * split, the number `extent` itself. */
 typedef struct DpcPos { DpcSplit split; int64_t extent; } DpcPos;
 
 typedef struct DpcStep {
-    uint8_t kind, stream;                 /* 0 computes, 1 communicates */
+    uint8_t kind, stream;                 /* of DPC_NSTREAM */
     uint16_t turn;                        /* of the time axes, row-major */
     uint32_t node;                        /* program.node: for messages */
     uint32_t call;                        /* index by kind */

@@ -263,7 +263,7 @@ static void walk_fill(DpcRt *rt, uint32_t program)
         const DpcStep *t = &p->step[s];
         w->first[s] = narg;
         w->first_pos[s] = npos;
-        w->both |= t->stream == 1;
+        w->uses[t->stream] = true;
         for (uint32_t i = 0; i < t->narg; i++)
             w->p[narg++] = address(rt, program, &p->buf[p->arg[t->arg + i]],
                                    t->turn);

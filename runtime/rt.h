@@ -19,7 +19,7 @@ typedef struct DpcMark {
     _Atomic int32_t state;                /* DpcMarkState */
     _Atomic uint64_t step;
     _Atomic uint32_t program;
-    _Atomic uint32_t at[2];               /* step under way, a stream */
+    _Atomic uint32_t at[DPC_NSTREAM];     /* step under way, a stream */
     _Atomic uint32_t runs;                /* begun so far */
 } DpcMark;
 enum { DPC_MARK_IDLE, DPC_MARK_RUNS, DPC_MARK_CALLS, DPC_MARK_LEFT,
@@ -33,11 +33,25 @@ typedef struct DpcWalk {
     uint32_t *first_pos;                  /* [nstep] */
     _Atomic uint32_t *event;              /* [nevent] run that set it last */
     int64_t io;                           /* where its IO begins */
-    bool both;                            /* has steps on stream 1 */
+    bool uses[DPC_NSTREAM];               /* has steps on that stream */
 } DpcWalk;
 
-/* What the second thread is asked to do. */
+/* What the thread that has the collectives may be asked to do. */
 typedef DpcStatus DpcCall(DpcComm *, void *);
+
+/* A stream beside that of the caller: a thread and its jobs; all under the
+ * lock. */
+typedef struct DpcStream {
+    struct DpcRt *rt;
+    int number;
+    pthread_t thread;
+    bool open;
+    uint32_t asked, answered;             /* jobs */
+    DpcCall *call;                        /* job: NULL: walk `program` */
+    void *call_arg;
+    DpcStatus status;                     /* of the last job */
+    char text[1024];                      /* why it failed */
+} DpcStream;
 
 struct DpcProfile;
 
@@ -68,19 +82,14 @@ typedef struct DpcRt {
     int32_t threads;                      /* of a kernel */
     uint64_t seed;
 
-    /* the second stream; all under `lock` but `failed` and the events */
-    pthread_t thread;
+    /* the other streams; all under `lock` but `failed` and the events */
+    DpcStream stream[DPC_NSTREAM];        /* [0] is the caller's: not open */
     pthread_mutex_t lock;
     pthread_cond_t bell;                  /* work came, or an event is set */
-    bool has_thread, quit, serial;        /* serial: no stream beside */
-    uint32_t asked, answered;             /* jobs */
-    DpcCall *call;                        /* job: NULL: walk `program` */
-    void *call_arg;
+    bool quit, serial;                    /* serial: no stream beside */
     uint32_t program, round;              /* round: number of this run */
     uint64_t step;
-    _Atomic int32_t failed, waiting;
-    DpcStatus status;                     /* of the last job */
-    char text[1024];                      /* why it failed */
+    _Atomic int32_t failed, waiting;      /* failed: stream + 1; the first */
 } DpcRt;
 
 /* DPC_USER: the world has the wrong size, or the unit is for another
@@ -102,7 +111,7 @@ void *dpc_rt_port_at(DpcRt *, uint32_t program, uint32_t port, int32_t slot);
 const DpcBuf *dpc_rt_port_buf(const DpcRt *, uint32_t program,
                               const char *name);
 
-/* Runs a program once: all of its turns, on both streams.  A rank that fails
+/* Runs a program once: all of its turns, on all streams.  A rank that fails
  * makes the others fail too. */
 DpcStatus dpc_rt_run(DpcRt *, uint32_t program, uint64_t step);
 /* Runs it again one step after the other, checks every float result, and
@@ -137,7 +146,7 @@ DpcStatus dpc_collect_run(DpcRt *, uint32_t call, const void *in, void *out);
 /* n hops from row `call` on, all at once; at[i]: what the i-th sends or
  * gets. */
 DpcStatus dpc_collect_hops(DpcRt *, uint32_t call, uint32_t n, void **at);
-/* stream.c: the second thread, and events. */
+/* stream.c: the threads beside, and events. */
 DpcStatus dpc_stream_open(DpcRt *);
 void dpc_stream_close(DpcRt *);
 void dpc_event_set(DpcRt *, _Atomic uint32_t *, uint32_t round);

@@ -1,12 +1,15 @@
-/* stream.c -- the second stream: a thread that communicates, and events.
+/* stream.c -- the streams beside: threads that communicate, and events.
  *
- * Stream 0 is the thread that called dpc_rt_run; stream 1 walks the other
- * steps of the same program at the same time.  They meet by events only: an
- * event holds the number of the run that set it last, so nothing is ever
+ * DPC_COMPUTE is the thread that called dpc_rt_run; each other stream walks
+ * its steps of the same program at the same time.  They meet by events only:
+ * an event holds the number of the run that set it last, so nothing is ever
  * cleared.  Waiting looks a few times and then sleeps: a waiting thread must
- * leave its core to the other.  Votes, barriers and checkpoints are calls on
- * the same thread, because MPI is touched by one thread only.  A world of
- * one without steps on stream 1 has no thread: calls run in place. */
+ * leave its core to the others.  Hops have a stream of their own, since they
+ * wait for another role, and sums would have to wait behind them.  Votes,
+ * barriers and checkpoints are calls on the thread of collectives, between
+ * runs.  A stream without steps has no thread; in a world of one calls run in
+ * place.  The first stream that fails tells why, and the transport gives up,
+ * so that no other waits in vain. */
 #include "runtime/rt.h"
 
 #include <stdio.h>
@@ -25,7 +28,7 @@ void dpc_event_set(DpcRt *rt, _Atomic uint32_t *e, uint32_t round)
     pthread_mutex_unlock(&rt->lock);
 }
 
-/* DPC_ENV when the other stream failed instead of setting it. */
+/* DPC_ENV when another stream failed instead of setting it. */
 DpcStatus dpc_event_await(DpcRt *rt, _Atomic uint32_t *e, uint32_t round)
 {
     for (int i = 0; i < LOOKS; i++)
@@ -38,102 +41,128 @@ DpcStatus dpc_event_await(DpcRt *rt, _Atomic uint32_t *e, uint32_t round)
     atomic_fetch_sub(&rt->waiting, 1);
     pthread_mutex_unlock(&rt->lock);
     if (atomic_load(e) != round)
-        return dpc_fail(DPC_ENV, "rank %d: error: the other stream failed",
+        return dpc_fail(DPC_ENV, "rank %d: error: another stream failed",
                         rt->comm->rank);
     return DPC_OK;
 }
 
+/* The first failure of a run counts, and ends the others' waits; under the
+ * lock. */
+static void fail_first(DpcRt *rt, int stream, DpcStatus s)
+{
+    int32_t none = 0;
+    if (atomic_compare_exchange_strong(&rt->failed, &none, stream + 1))
+        rt->comm->ops->abort(rt->comm, dpc_exit_code(s));
+    pthread_cond_broadcast(&rt->bell);
+}
+
 /* Does the job that was asked for; its failure is kept with its text, since
  * dpc_last_error is of this thread. */
-static void job_do(DpcRt *rt)
+static void job_do(DpcStream *t)
 {
-    DpcStatus s = rt->call ? rt->call(rt->comm, rt->call_arg)
-                           : dpc_walk_stream(rt, rt->program, 1, rt->round,
-                                             rt->step);
+    DpcRt *rt = t->rt;
+    DpcStatus s = t->call ? t->call(rt->comm, t->call_arg)
+                          : dpc_walk_stream(rt, rt->program, t->number,
+                                            rt->round, rt->step);
     pthread_mutex_lock(&rt->lock);
-    rt->status = s;
-    if (s) {
-        snprintf(rt->text, sizeof rt->text, "%s", dpc_last_error());
-        if (!rt->call)
-            atomic_store(&rt->failed, 1);
-    }
-    rt->answered = rt->asked;
+    t->status = s;
+    if (s)
+        snprintf(t->text, sizeof t->text, "%s", dpc_last_error());
+    if (s && !t->call)
+        fail_first(rt, t->number, s);
+    t->answered = t->asked;
     pthread_cond_broadcast(&rt->bell);
     pthread_mutex_unlock(&rt->lock);
 }
 
 static void *stream_main(void *arg)
 {
-    DpcRt *rt = arg;
+    DpcStream *t = arg;
+    DpcRt *rt = t->rt;
     for (;;) {
         pthread_mutex_lock(&rt->lock);
-        while (rt->asked == rt->answered && !rt->quit)
+        while (t->asked == t->answered && !rt->quit)
             pthread_cond_wait(&rt->bell, &rt->lock);
         bool quit = rt->quit;
         pthread_mutex_unlock(&rt->lock);
         if (quit)
             return NULL;
-        job_do(rt);
+        job_do(t);
     }
 }
 
-static void ask(DpcRt *rt, DpcCall *fn, void *arg)
+static void ask(DpcStream *t, DpcCall *fn, void *arg)
 {
-    pthread_mutex_lock(&rt->lock);
-    rt->call = fn;
-    rt->call_arg = arg;
-    rt->asked++;
-    pthread_cond_broadcast(&rt->bell);
-    pthread_mutex_unlock(&rt->lock);
+    pthread_mutex_lock(&t->rt->lock);
+    t->call = fn;
+    t->call_arg = arg;
+    t->asked++;
+    pthread_cond_broadcast(&t->rt->bell);
+    pthread_mutex_unlock(&t->rt->lock);
 }
 
-static DpcStatus answer(DpcRt *rt)
+static DpcStatus answer(DpcStream *t)
 {
-    pthread_mutex_lock(&rt->lock);
-    while (rt->asked != rt->answered)
-        pthread_cond_wait(&rt->bell, &rt->lock);
-    DpcStatus s = rt->status;
-    pthread_mutex_unlock(&rt->lock);
-    return s ? dpc_fail(s, "%s", rt->text) : DPC_OK;
+    pthread_mutex_lock(&t->rt->lock);
+    while (t->asked != t->answered)
+        pthread_cond_wait(&t->rt->bell, &t->rt->lock);
+    DpcStatus s = t->status;
+    pthread_mutex_unlock(&t->rt->lock);
+    return s ? dpc_fail(s, "%s", t->text) : DPC_OK;
+}
+
+static bool needed(const DpcRt *rt, int stream)
+{
+    bool any = stream == DPC_COLLECT && rt->comm->size > 1;
+    for (uint32_t i = 0; i < rt->unit->nprogram; i++)
+        any |= rt->walk[i].uses[stream];
+    return any;
 }
 
 DpcStatus dpc_stream_open(DpcRt *rt)
 {
-    bool both = rt->comm->size > 1;
-    for (uint32_t i = 0; i < rt->unit->nprogram; i++)
-        both |= rt->walk[i].both;
     const char *serial = getenv("DPC_SERIAL");
     rt->serial = serial && *serial && strcmp(serial, "0");
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->bell, NULL);
-    if (!both)
-        return DPC_OK;
-    if (pthread_create(&rt->thread, NULL, stream_main, rt))
-        return dpc_fail(DPC_ENV, "rank %d: error: cannot start a thread for "
-                        "communication", rt->comm->rank);
-    rt->has_thread = true;
+    for (int i = DPC_COMPUTE + 1; i < DPC_NSTREAM; i++) {
+        DpcStream *t = &rt->stream[i];
+        t->rt = rt, t->number = i;
+        if (!needed(rt, i))
+            continue;
+        if (pthread_create(&t->thread, NULL, stream_main, t))
+            return dpc_fail(DPC_ENV, "rank %d: error: cannot start a thread "
+                            "for communication", rt->comm->rank);
+        t->open = true;
+    }
     return DPC_OK;
 }
 
 void dpc_stream_close(DpcRt *rt)
 {
-    if (!rt->has_thread)
+    bool any = false;
+    for (int i = 0; i < DPC_NSTREAM; i++)
+        any |= rt->stream[i].open;
+    if (!any)
         return;
     pthread_mutex_lock(&rt->lock);
     rt->quit = true;
     pthread_cond_broadcast(&rt->bell);
     pthread_mutex_unlock(&rt->lock);
-    pthread_join(rt->thread, NULL);
-    rt->has_thread = false;
+    for (int i = 0; i < DPC_NSTREAM; i++)
+        if (rt->stream[i].open)
+            pthread_join(rt->stream[i].thread, NULL);
+    memset(rt->stream, 0, sizeof rt->stream);
 }
 
 DpcStatus dpc_rt_call(DpcRt *rt, DpcCall *fn, void *arg)
 {
-    if (!rt->has_thread)
+    DpcStream *t = &rt->stream[DPC_COLLECT];
+    if (!t->open)
         return fn(rt->comm, arg);
     int32_t was = atomic_exchange(&rt->mark->state, DPC_MARK_CALLS);
-    ask(rt, fn, arg);
-    DpcStatus s = answer(rt);
+    ask(t, fn, arg);
+    DpcStatus s = answer(t);
     atomic_store(&rt->mark->state, was);
     return s;
 }
@@ -148,32 +177,30 @@ DpcStatus dpc_rt_vote(DpcRt *rt, int32_t *value)
     return rt->comm->size > 1 ? dpc_rt_call(rt, vote, value) : DPC_OK;
 }
 
-/* Stream 0 failed first: free the other stream, keep the reason. */
-static DpcStatus give_up(DpcRt *rt, DpcStatus s)
+/* All streams, joined at the end, so that the next run finds all written. */
+static DpcStatus run_beside(DpcRt *rt, uint32_t program, uint64_t step)
 {
-    char why[sizeof rt->text];
-    snprintf(why, sizeof why, "%s", dpc_last_error());
-    pthread_mutex_lock(&rt->lock);
-    pthread_cond_broadcast(&rt->bell);
-    pthread_mutex_unlock(&rt->lock);
-    rt->comm->ops->abort(rt->comm, dpc_exit_code(s));
-    answer(rt);
-    return dpc_fail(s, "%s", why);
-}
-
-/* Both streams, joined at the end, so that the next run finds all written. */
-static DpcStatus run_both(DpcRt *rt, uint32_t program, uint64_t step)
-{
+    const bool *uses = rt->walk[program].uses;
+    char why[sizeof rt->stream->text];
     rt->program = program;
     rt->step = step;
-    ask(rt, NULL, NULL);
-    DpcStatus s = dpc_walk_stream(rt, program, 0, rt->round, step);
-    if (s && !atomic_exchange(&rt->failed, 1))
-        return give_up(rt, s);
-    DpcStatus other = answer(rt);         /* it has the reason, if any */
-    if (other)
-        rt->comm->ops->abort(rt->comm, dpc_exit_code(other));
-    return other;
+    for (int i = DPC_COMPUTE + 1; i < DPC_NSTREAM; i++)
+        if (uses[i])
+            ask(&rt->stream[i], NULL, NULL);
+    DpcStatus s = dpc_walk_stream(rt, program, DPC_COMPUTE, rt->round, step);
+    snprintf(why, sizeof why, "%s", s ? dpc_last_error() : "");
+    pthread_mutex_lock(&rt->lock);
+    if (s)
+        fail_first(rt, DPC_COMPUTE, s);
+    pthread_mutex_unlock(&rt->lock);
+    for (int i = DPC_COMPUTE + 1; i < DPC_NSTREAM; i++) {
+        DpcStatus other = uses[i] ? answer(&rt->stream[i]) : DPC_OK;
+        if (other && atomic_load(&rt->failed) == i + 1) {
+            s = other;
+            snprintf(why, sizeof why, "%s", dpc_last_error());
+        }
+    }
+    return s ? dpc_fail(s, "%s", why) : DPC_OK;
 }
 
 /* One step after the other, in the order of the list: to see what the streams
@@ -199,10 +226,8 @@ DpcStatus dpc_rt_run(DpcRt *rt, uint32_t program, uint64_t step)
     atomic_store(&rt->mark->state, DPC_MARK_RUNS);
     if (rt->serial)
         s = run_serial(rt, program, step);
-    else if (rt->walk[program].both)
-        s = run_both(rt, program, step);
     else
-        s = dpc_walk_stream(rt, program, 0, rt->round, step);
+        s = run_beside(rt, program, step);
     atomic_store(&rt->mark->state, DPC_MARK_IDLE);
     rt->times.run += dpc_now() - t;
     return s;

@@ -23,14 +23,6 @@ static DpcStatus collect(DpcRt *rt, const DpcStep *t, void **a)
     return s;
 }
 
-static DpcStatus hop(DpcRt *rt, const DpcStep *t, void **a)
-{
-    double begin = dpc_now();
-    DpcStatus s = dpc_collect_hops(rt, t->call, t->narg, a);
-    rt->times.comm += dpc_now() - begin;
-    return s;
-}
-
 /* A kernel that wants scratch has it as its last operand. */
 DpcEnv dpc_walk_env(const DpcRt *rt, uint32_t program, uint32_t step,
                     uint64_t number)
@@ -75,7 +67,7 @@ DpcStatus dpc_walk_step(DpcRt *rt, uint32_t program, uint32_t step,
     case DPC_STEP_COLL:
         return collect(rt, t, a);
     case DPC_STEP_HOP:
-        return hop(rt, t, a);
+        return dpc_collect_hops(rt, t->call, t->narg, a);
     default:
         return copy(p, t, a);
     }
@@ -121,7 +113,7 @@ DpcStatus dpc_walk_alone(DpcRt *rt, uint32_t program, uint32_t s,
                          uint64_t number)
 {
     const DpcStep *t = &rt->unit->program[program].step[s];
-    if (!communicates(t) || !rt->has_thread)
+    if (!communicates(t) || !rt->stream[DPC_COLLECT].open)
         return dpc_walk_step(rt, program, s, number);
     Errand e = {rt, program, s, number};
     return dpc_rt_call(rt, errand, &e);

@@ -159,7 +159,8 @@ static void progress_look(DpcWatch *w)
 {
     const DpcMark *m = w->rt->mark;
     uint64_t now[4] = {atomic_load(&m->step), atomic_load(&m->at[0]),
-                       atomic_load(&m->at[1]), atomic_load(&m->runs)};
+                       atomic_load(&m->at[1]) + atomic_load(&m->at[2]),
+                       atomic_load(&m->runs)};
     int32_t state = atomic_load(&m->state);
     bool runs = state == DPC_MARK_RUNS || state == DPC_MARK_CALLS;
     if (!runs || memcmp(now, w->seen, sizeof now)) {

@@ -118,7 +118,8 @@ static DpcStep *pipe_step(PipeRole *r, int kind, int node, int turn,
                           uint32_t call)
 {
     r->step[r->nstep] = (DpcStep){.kind = (uint8_t)kind,
-        .stream = kind == DPC_STEP_COLL || kind == DPC_STEP_HOP,
+        .stream = kind == DPC_STEP_COLL ? DPC_COLLECT
+                : kind == DPC_STEP_HOP ? DPC_HOPS : DPC_COMPUTE,
         .turn = (uint16_t)turn, .node = (uint32_t)node, .call = call,
         .arg = r->narg, .wait = r->nwait, .event = -1};
     return &r->step[r->nstep++];

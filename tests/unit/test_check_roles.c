@@ -254,7 +254,7 @@ typedef struct Run {
     const DpcProgram *p;
     uint64_t *byte[DPC_NSPACE];
     bool *set;                            /* by event */
-    uint32_t pc[2];
+    uint32_t pc[DPC_NSTREAM];
     const DpcStep *hop;                   /* that waits for the other end */
 } Run;
 
@@ -386,17 +386,19 @@ static uint64_t run_random(const DpcUnit *u)
     uint64_t h = 1;
     for (int r = 0; r < n; r++)
         run_open(&role[r], u, r);
-    for (int idle = 0; idle < 2 * n;) {
-        int first = (int)draw((uint32_t)(2 * n)), moved = 0;
-        for (idle = 0; idle < 2 * n && !moved; idle++) {
-            int k = (first + idle) % (2 * n);
-            moved = stream_go(role, n, k / 2, k % 2);
+    int all = DPC_NSTREAM * n;
+    for (int idle = 0; idle < all;) {
+        int first = (int)draw((uint32_t)all), moved = 0;
+        for (idle = 0; idle < all && !moved; idle++) {
+            int k = (first + idle) % all;
+            moved = stream_go(role, n, k / DPC_NSTREAM, k % DPC_NSTREAM);
         }
         idle -= moved;
     }
     for (int r = 0; r < n; r++) {
-        bool through = role[r].pc[0] >= role[r].p->nstep
-                    && role[r].pc[1] >= role[r].p->nstep;
+        bool through = true;
+        for (int k = 0; k < DPC_NSTREAM; k++)
+            through &= role[r].pc[k] >= role[r].p->nstep;
         for (int64_t i = 0; i < u->leaves[r]; i++)
             h = mix(h, role[r].byte[DPC_LEAVES][i]);
         h = through ? h : 0;
