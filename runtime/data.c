@@ -244,6 +244,20 @@ static DpcStatus open_dir(const char *dir, const char *split,
     return s == DPC_USER && npy_refuse(dir) ? DPC_USER : s;
 }
 
+/* "NAME=...", unless the first of the list is a file of such a name. */
+static bool names_shards(char *list)
+{
+    char *comma = strchr(list, ',');
+    if (list[strcspn(list, "=/")] != '=')
+        return false;
+    if (comma)
+        *comma = '\0';
+    bool there = !access(list, F_OK);
+    if (comma)
+        *comma = ',';
+    return !there;
+}
+
 /* `spec` is ours to cut. */
 static DpcStatus open_spec(char *spec, DpcData *d)
 {
@@ -267,7 +281,7 @@ static DpcStatus open_spec(char *spec, DpcData *d)
         return open_dir(spec, split, option, idx, d);
     if (ends(spec, ".tar"))
         return open_archives(spec, option, d);
-    if (access(spec, F_OK) && spec[strcspn(spec, "=/")] == '=')
+    if (names_shards(spec))
         return dpc_shards_data(spec, d);
     return open_list(spec, d);
 }

@@ -63,6 +63,16 @@ static void shards_are_one_after_the_other(void **state)
     opens(alone("img/img_emb_2.npy", "txt/text_emb_{002..002}.npy"), 0, &d);
     assert_int_equal(dpc_data_count(d), 2);
     dpc_data_close(d);
+    char here[512];                             /* a file, in a folder a=b */
+    assert_non_null(getcwd(here, sizeof here));
+    mkdir(at("a=b"), 0700);
+    put_shard("a=b/x.npy", 2, 1, -1);
+    put_shard("a=b/y.npy", 2, 1, -1);
+    assert_int_equal(chdir(temp_dir), 0);
+    opens("a=b/x.npy,a=b/y.npy", 0, &d);
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(dpc_data_find(d, "y"), 1);
+    dpc_data_close(d);
 }
 
 static void what_one_field_lacks_is_counted_and_replaced(void **state)
