@@ -192,7 +192,11 @@ static Graph *prepare(const Options *o, Graph *const *entry, int n, int i)
     Job job = job_open(o, plan_open(o, entry, n));
     job.stop_after = o->stop_after ? o->stop_after : "local";
     pass_name_check(job.stop_after, "stop-after");
-    return run_passes(NULL, g, &job);
+    g = run_passes(NULL, g, &job);
+    if (g->role >= 0)
+        usage("--stop-after %s: behind cut a graph is one role's, and reads "
+              "what others send; stop at local, or verify", job.stop_after);
+    return g;
 }
 
 int cmd_eval(const Options *o)

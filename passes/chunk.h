@@ -33,7 +33,6 @@ typedef struct Timetable {
 
 /* Does the order split the gradients of weights off? */
 bool order_splits(Pattern);
-/* NULL: the pattern's name; pattern_find: NPATTERN if there is none. */
 extern const char *const pattern_names[NPATTERN];
 /* The order by a rough clock on which transfers take no time; never fails. */
 Timetable pipe_order(const Pipe *, Pattern, Arena *);

@@ -83,7 +83,8 @@ static void mark_summed(Hops *h, Ref q)
     if (q >= h->nsummed) {
         uint32_t n = 2 * q + 64;
         bool *more = alloc(h->scratch, n);
-        memcpy(more, h->summed, h->nsummed);
+        if (h->nsummed)
+            memcpy(more, h->summed, h->nsummed);
         h->summed = more, h->nsummed = n;
     }
     h->summed[q] = true;

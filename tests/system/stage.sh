@@ -71,3 +71,5 @@ for role in 0 1; do
 done
 run "$dpc" print "$root/models/mlp.lua" --ranks 2 $pipeline --role 2 --after=cut
 exits 2 "a role that is not there" "role 2: the plan has 2 roles"
+run "$dpc" eval "$root/models/mlp.lua" --ranks 2 $pipeline --stop-after order
+exits 2 "the part of one role has no value of its own" "stop at local"
