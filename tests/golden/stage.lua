@@ -1,4 +1,4 @@
--- dpc print --entry train --ranks 2 --micro 2 --partitioner pipeline --after=hop,cut --role=1 --short
+-- dpc print --entry train --ranks 2 --micro 2 --partitioner pipeline --role=1 --after=cut --short
 return { entries = { train = function()
     local h = dpc.input("x", {8, 4})
     for i = 1, 2 do
