@@ -2,6 +2,7 @@
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 #include "codegen/watch.h"
+#include <time.h>
 
 /* Of one thread, OpenMP would make, and free, a team for each loop. */
 static const char alone[] = " -fno-openmp -fopenmp-simd";
@@ -111,6 +112,20 @@ static void report_memory(Graph *const *entry, int n, const Unit *u,
     }
 }
 
+static void check(const DpcUnit *u, const UnitOptions *o)
+{
+    clock_t begin = clock();
+    uint32_t steps = 0;
+    if (dpc_check(u))
+        die("%s", dpc_last_error());
+    for (uint32_t i = 0; i < u->nprogram; i++)
+        steps += u->program[i].nstep;
+    if (o->verbose)
+        fprintf(stderr, "dpc: %u programs of %u steps are sound, checked in "
+                "%.2f s\n", u->nprogram, steps,
+                (double)(clock() - begin) / CLOCKS_PER_SEC);
+}
+
 void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
                 UnitReport *report)
 {
@@ -120,8 +135,7 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
         cuda_side(entry, n, o, a);
     Unit *u = unit_new(entry, n, false, a);
     DpcUnit rows = unit_rows(u, o->model);
-    if (dpc_check(&rows))
-        die("%s", dpc_last_error());
+    check(&rows, o);
     Source s[NFILE + NWATCH + 1];
     int ns = watch_sources(u, s, a);
     ns += kernel_sources(u, &s[ns], a);
