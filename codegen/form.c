@@ -18,8 +18,11 @@ static void each_affine(Kernel *k, void (*f)(void *, Affine *), void *arg)
         for (int i = 0; i < x->nquot; i++)
             f(arg, &x->quot[i].of);
     }
-    for (int i = 0; i < k->nstore; i++)
+    for (int i = 0; i < k->nstore; i++) {
         f(arg, &k->store[i].at);
+        if (k->store[i].cut)
+            f(arg, &k->store[i].in.of);
+    }
 }
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }

@@ -46,7 +46,8 @@ static bool list_joins(const Lanes *l, const int *list, int n)
 bool lane_joins(const Lanes *l, const Loop *p)
 {
     for (int i = 0; i < p->nstore; i++)
-        if (!joins(&l->k->store[p->store[i]].at, l))
+        if (l->k->store[p->store[i]].cut
+            || !joins(&l->k->store[p->store[i]].at, l))
             return false;
     return list_joins(l, p->pre, p->npre)
         && list_joins(l, p->value, p->nvalue);

@@ -354,6 +354,24 @@ static int reads_inside(const Build *b, Ref r)
     return n;
 }
 
+/* A turn's part goes where it belongs in the whole, padding nowhere. */
+static void slice_store(Build *b, Member *m, const int64_t *stride, Store *s)
+{
+    const Node *n = &b->g->node[m->ref];
+    Type t = type_local(&b->g->mesh, &n->type);
+    int64_t one[NDIM], dim = n->attr.dim;
+    char letter = m->s.out.dim[dim].c[0];
+    for (int d = 0; d < NDIM; d++)
+        one[d] = 1;
+    build_slice(b, m, stride, &s->at);
+    s->cut = t.dim[dim] % build_extent(b, m, letter) != 0;
+    if (!s->cut)
+        return;
+    s->in = (Guard){ .hi = t.dim[dim], .by = 1 };
+    build_slice(b, m, one, &s->in.of);
+    build_letter(b, m, letter, 1, &s->in.of);
+}
+
 static void store(Build *b, Member *m)
 {
     Kernel *k = b->k;
@@ -371,7 +389,7 @@ static void store(Build *b, Member *m)
         }
     }
     if (b->g->node[m->ref].op == OP_all_gather)
-        build_slice(b, m, stride, &s->at);
+        slice_store(b, m, stride, s);
     k->out_dtype[k->nout] = b->g->node[m->ref].type.dtype;
     k->out[k->nout++] = m->ref;
 }

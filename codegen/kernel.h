@@ -63,8 +63,9 @@ typedef struct Value {
     int level;                            /* folds that come before it */
 } Value;
 
-/* A store of a value into output `out` (a buffer after the inputs). */
-typedef struct Store { int out, value; Affine at; } Store;
+/* A store of a value into output `out` (a buffer after the inputs); where it
+ * is `cut`, inside of the guard only. */
+typedef struct Store { int out, value; bool cut; Affine at; Guard in; } Store;
 
 typedef struct Loop {
     Atoms atoms;

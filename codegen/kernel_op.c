@@ -386,11 +386,16 @@ static bool op_collective(Build *b, Member *m)
         return op_shard(b, m);
     if (n->op != OP_all_gather || !one || (n->attr.axes & ~time))
         return refuse(b, "not a generated kernel");
-    int64_t parts = mesh_size(&b->g->mesh, n->attr.axes);
-    int64_t whole = type_local(&b->g->mesh, &n->type).dim[n->attr.dim];
-    if (whole % parts)
-        return refuse(b, "turns of unequal length");
     m->value = build_value(b, build_load(b, m, 0));
+    return true;
+}
+
+static bool op_trim(Build *b, Member *m)
+{
+    m->value = operand(b, m, 0);
+    for (int d = 0; d < m->s.out.ndim; d++)
+        if (!trim(b, m, m->s.out.dim[d].c[0], FOLD_SUM, &m->value))
+            return false;
     return true;
 }
 
@@ -409,6 +414,8 @@ bool build_op(Build *b, Member *m)
         return op_put(b, m);
     if (op == OP_total)
         return op_total(b, m);
+    if (op == OP_trim)
+        return op_trim(b, m);
     if (ops[op].family == FAMILY_attention)
         return build_attention(b, m);
     if (ops[op].family == FAMILY_index)

@@ -285,6 +285,12 @@ void text_store(Text *t, const Kernel *k, const Store *s, int depth)
 {
     DType d = k->out_dtype[s->out];
     text_indent(t, depth);
+    if (s->cut) {
+        text_add(t, "if (");
+        guards(t, k, &s->in, 1);
+        text_add(t, ")\n");
+        text_indent(t, depth + 1);
+    }
     text_add(t, "o%d[", s->out);
     text_affine(t, k, &s->at);
     bool exact = k->value[s->value].dtype == BF16;   /* it was rounded */

@@ -199,16 +199,6 @@ Split split_read(lua_State *L, const Planning *p, const char *what,
     return split;
 }
 
-static void parts_check(lua_State *L, const Planning *p, const Node *n, int d,
-                        Split split)
-{
-    int64_t parts = split_parts(&p->plan->mesh, split);
-    if (n->type.dim[d] % parts != 0)
-        fail_at(L, p->loc, "leaf \"%s\": dimension %d is %lld, which %lld "
-                "parts do not divide", n->name, d, (long long)n->type.dim[d],
-                (long long)parts);
-}
-
 /* Splits of one leaf from the table on top. */
 static void leaf_read(lua_State *L, Planning *p, const Node *n)
 {
@@ -231,7 +221,6 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
             fail_at(L, p->loc, "leaf \"%s\": the split of dimension %d is a "
                     "%s", n->name, d, lua_typename(L, t));
         l.split[d] = split_read(L, p, what, text_at(L, -1), &taken);
-        parts_check(L, p, n, d, l.split[d]);
         all |= l.split[d];
         lua_pop(L, 1);
     }

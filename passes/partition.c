@@ -67,11 +67,6 @@ static void set_splits(Type *t, const LeafPlan *p, const Mesh *m,
             err(n->loc, "plan: \"%s\" is the same in all turns and cannot be "
                 "split along \"%s\"; only inputs can", n->name,
                 first_name(m, turns));
-        if (t->dim[d] % split_parts(m, p->split[d]))
-            err(n->loc, "plan: dimension %d of \"%s\" is %lld, which %lld "
-                "parts do not divide; change the batch or the number of ranks", d,
-                n->name, (long long)t->dim[d],
-                (long long)split_parts(m, p->split[d]));
         t->split[d] = p->split[d];
     }
 }

@@ -86,6 +86,20 @@ static void inner_letters(const Sig *s, bool *inner)
     }
 }
 
+/* Parts of a dimension of several letters are whole numbers of the inner ones;
+ * those of a letter by itself may be uneven. */
+static bool cuts(const Graph *g, const Sig *s, int c, Split split)
+{
+    bool even = s->size[c] % split_parts(&g->mesh, split) == 0;
+    for (int i = 0; i <= s->nin && !even; i++) {
+        const Term *t = i < s->nin ? &s->in[i] : &s->out;
+        for (int d = 0; d < t->ndim; d++)
+            if (t->dim[d].n > 1 && t->dim[d].c[0] == c)
+                return false;
+    }
+    return true;
+}
+
 /* The wanted split of each letter, read off the wanted result. */
 static bool letter_splits(const Graph *g, const Sig *s, const Type *want,
                           Split *of)
@@ -97,7 +111,7 @@ static bool letter_splits(const Graph *g, const Sig *s, const Type *want,
         const Dim *m = &s->out.dim[d];
         int c = m->c[0];
         if (want->split[d] && (m->window || s->fixed[c] || inner[c]
-                || s->size[c] % split_parts(&g->mesh, want->split[d])))
+                || !cuts(g, s, c, want->split[d])))
             return false;
         of[(int)m->c[0]] = want->split[d];
     }
@@ -213,7 +227,7 @@ static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
             bool may = t->split[d] && !m->window && !s->fixed[c] && !inner[c]
-                && s->size[c] % split_parts(&g->mesh, t->split[d]) == 0;
+                && cuts(g, s, c, t->split[d]);
             mine.split = t->split[d];
             if (may && (!w[c].split || outranks(&mine, &w[c])))
                 w[c] = mine;

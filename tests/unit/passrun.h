@@ -136,6 +136,10 @@ static const Way ways[] = {
     { "turns in two levels", "t=2:time u=2:time", "tu", "", "" },
     { "ranks, turns in two levels", "r=2 t=2:time u=2:time", "rtu", "r", "" },
     { "axes of one", "r=1 c=1 t=1:time", "rt", "r", "c" },
+    { "uneven batch", "r=3", "r", "", "" },
+    { "uneven turns of an uneven batch", "r=3 t=2:time", "rt", "", "" },
+    { "uneven rows and columns", "r=3 c=5", "r", "r", "c" },
+    { "more ranks than rows", "r=7 t=2:time", "tr", "r", "" },
 };
 
 static inline Split way_split(const Mesh *m, const char *axes)
@@ -163,10 +167,9 @@ static inline Plan *way_plan(Arena *a, const Way *w, const Graph *g)
         *l = (LeafPlan){ .name = n->name, .ndim = n->type.ndim };
         int last = n->type.ndim - 1;
         Split s = way_split(&p->mesh, kept ? w->first : w->input);
-        if (n->type.dim[0] % split_parts(&p->mesh, s) == 0)
-            l->split[0] = s;
+        l->split[0] = s;
         s = way_split(&p->mesh, w->last);
-        if (kept && last && n->type.dim[last] % split_parts(&p->mesh, s) == 0)
+        if (kept && last)
             l->split[last] = s;
     }
     return p;

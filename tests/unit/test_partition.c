@@ -49,15 +49,6 @@ static void says(const char *text, const char *a, const char *b)
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", text, a, b);
 }
 
-static void a_batch_that_parts_do_not_divide_is_refused(void **state)
-{
-    (void)state;
-    const Way w = { "", "r=3", "", "", "" };
-    says(plan_error(&models[0], &w, "x", 0, "r"), "\"x\" is 8", "3 parts");
-    const Way v = { "", "r=2 t=8:time", "", "", "" };
-    says(plan_error(&models[0], &v, "x", 0, "rt"), "\"x\" is 8", "16 parts");
-}
-
 static void a_plan_of_another_shape_is_refused(void **state)
 {
     (void)state;
@@ -170,7 +161,6 @@ int main(void)
     arena = arena_new();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_and_turns_mean_what_one_rank_means),
-        cmocka_unit_test(a_batch_that_parts_do_not_divide_is_refused),
         cmocka_unit_test(a_plan_of_another_shape_is_refused),
         cmocka_unit_test(an_axis_may_not_split_two_dimensions),
         cmocka_unit_test(what_outlives_a_turn_is_not_split_over_turns),
