@@ -82,7 +82,7 @@ static bool limits(Build *b, const Member *m, Attention *t)
         t->pos[a] = -1;
         if (!s || t->whole[a] % split_parts(&b->g->mesh, s) == 0)
             continue;
-        t->pos[a] = build_pos(b, s, t->extent[a]);
+        t->pos[a] = build_pos(b, s, t->whole[a], true);
         b->why = "too many split dimensions";
         if (t->pos[a] < 0)
             return false;
@@ -142,11 +142,7 @@ void attention_limits(Text *t, const Attention *a)
         if (a->pos[i] < 0)
             text_add(t, "%lldL;\n", (long long)a->extent[i]);
         else
-            text_add(t, "%lldL - DPC_ENV.pos[%d] < %lldL ? %lldL - "
-                     "DPC_ENV.pos[%d] : %lldL;\n", (long long)a->whole[i],
-                     a->pos[i], (long long)a->extent[i],
-                     (long long)a->whole[i], a->pos[i],
-                     (long long)a->extent[i]);
+            text_add(t, "DPC_ENV.pos[%d];\n", a->pos[i]);
     }
     text_add(t, "    (void)nq; (void)ns; (void)nd; (void)ne;\n");
 }

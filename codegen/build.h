@@ -39,8 +39,9 @@ void build_letter(Build *, const Member *, char letter, int64_t stride,
                   Affine *);
 /* Elements between neighbours along each dimension, in memory order. */
 void build_strides(const Graph *, Ref, int64_t *stride);
-/* The entry of env->pos for a split loop; -1: none, or too many. */
-int build_pos(Build *, Split, int64_t extent);
+/* The entry of env->pos for a part of a dimension of that size: its begin or,
+ * if `held`, how many it holds; -1: too many. */
+int build_pos(Build *, Split, int64_t size, bool held);
 /* Where this turn's part of a gathered dimension begins. */
 bool build_slice(Build *, Member *, const int64_t *stride, Affine *);
 /* The value of member m, from those of its operands; false and why. */

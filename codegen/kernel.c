@@ -203,16 +203,16 @@ void build_letter(Build *b, const Member *m, char letter, int64_t stride,
     }
 }
 
-int build_pos(Build *b, Split split, int64_t extent)
+int build_pos(Build *b, Split split, int64_t size, bool held)
 {
     Kernel *k = b->k;
     for (int i = 0; i < k->npos; i++)
-        if (k->pos[i].split == split && k->pos[i].extent == extent)
+        if (k->pos[i].split == split && k->pos[i].size == size
+            && k->pos[i].held == held)
             return i;
     if (k->npos == KPOS)
         return -1;
-    k->pos[k->npos].split = split;
-    k->pos[k->npos].extent = extent;
+    k->pos[k->npos] = (DpcPos){ split, size, held };
     return k->npos++;
 }
 

@@ -15,6 +15,7 @@
 #define DPC_KERNEL_H
 
 #include "ir/target.h"
+#include "runtime/dpc_rt.h"
 
 enum { KATOM = 24, KPOS = 8 };
 typedef uint32_t Atoms;                   /* set of atoms */
@@ -109,7 +110,7 @@ typedef struct Kernel {
     int ntail, *tail;                     /* values behind the loops, and */
     int ntail_store, *tail_store;         /* stores of those and of folds */
     int npos;
-    struct { Split split; int64_t extent; } pos[KPOS];
+    DpcPos pos[KPOS];                     /* what env->pos holds, in order */
     /* FORM_COLUMN: accumulators [outer without lane][chunks][folds][lane] */
     int lane, cut;                        /* outer atom inside, -1 none; inner
                                              atom that the chunks cut */

@@ -41,7 +41,7 @@ static bool global(Build *b, const Member *m, char letter, int64_t stride,
     build_letter(b, m, letter, stride, a);
     if (!s)
         return true;
-    int at = build_pos(b, s, build_extent(b, m, letter));
+    int at = build_pos(b, s, m->s.size[(int)letter], false);
     if (at < 0)
         return refuse(b, "too many split dimensions");
     a->pos[at] += stride;
@@ -133,10 +133,13 @@ static Atoms out_atoms(Build *b, const Member *m)
  * takes the identity there. */
 static bool trim(Build *b, Member *m, char letter, Fold fold, int *value)
 {
-    int64_t parts = split_parts(&b->g->mesh, m->s.split[(int)letter]);
+    Split s = m->s.split[(int)letter];
     int64_t size = m->s.size[(int)letter];
-    if (size % parts == 0)
+    if (size % split_parts(&b->g->mesh, s) == 0)
         return true;
+    int held = build_pos(b, s, size, true);
+    if (held < 0)
+        return refuse(b, "too many split dimensions");
     Value v = value_new(b, m, VAL_PICK);
     v.op = OP_where;
     v.narg = 2;
@@ -144,9 +147,9 @@ static bool trim(Build *b, Member *m, char letter, Fold fold, int *value)
     v.arg[1] = number(b, m, fold == FOLD_MAX ? -INFINITY : 0);
     v.guard = alloc(b->arena, sizeof *v.guard);
     v.nguard = 1;
-    *v.guard = (Guard){ .hi = size, .by = 1 };
-    if (!global(b, m, letter, 1, &v.guard->of))
-        return false;
+    *v.guard = (Guard){ .lo = -size, .by = 1 };
+    v.guard->of.pos[held] = -1;
+    build_letter(b, m, letter, 1, &v.guard->of);
     *value = build_value(b, v);
     return true;
 }
@@ -269,7 +272,7 @@ static bool row_pos(Build *b, Member *m, int *at)
     *at = -1;
     if (!s)
         return true;
-    *at = build_pos(b, s, build_extent(b, m, 'v'));
+    *at = build_pos(b, s, m->s.size['v'], false);
     return *at >= 0 || refuse(b, "too many split dimensions");
 }
 
@@ -320,9 +323,11 @@ static bool op_put(Build *b, Member *m)
 
 /* ---- collectives without traffic ---- */
 
+/* Parts of that extent, along the first of the axes. */
 static int axis_pos(Build *b, Axes axes, int64_t extent)
 {
-    return build_pos(b, split_push(0, __builtin_ctz(axes)), extent);
+    return build_pos(b, split_push(0, __builtin_ctz(axes)),
+                     extent * mesh_size(&b->g->mesh, axes & -axes), false);
 }
 
 bool build_slice(Build *b, Member *m, const int64_t *stride, Affine *at)

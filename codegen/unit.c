@@ -79,10 +79,15 @@ static void arg_scratch(Unit *u, Program *p, const Launch *l)
 
 /* ---- calls ---- */
 
-static void pos_add(Unit *u, Program *p, Split split, int64_t extent)
+static void pos_add(Unit *u, Program *p, DpcPos pos)
 {
     GROW(u->arena, p->pos, p->npos, p->poscap);
-    p->pos[p->npos++] = (DpcPos){ split, extent };
+    p->pos[p->npos++] = pos;
+}
+
+static void pos_number(Unit *u, Program *p, int64_t n)
+{
+    pos_add(u, p, (DpcPos){ .size = n });
 }
 
 static int64_t flat_length(const Kernel *k)
@@ -113,17 +118,17 @@ static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
 static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
 {
     int64_t sum = 0;
-    pos_add(u, p, 0, n);
+    pos_number(u, p, n);
     for (int i = 0; i < n; i++) {
-        pos_add(u, p, 0, flat_length(k[i]));
+        pos_number(u, p, flat_length(k[i]));
         sum += flat_length(k[i]);
     }
-    pos_add(u, p, 0, sum);
+    pos_number(u, p, sum);
     for (int i = 0; i < n; i++) {
         int64_t id[KPOS];
         int draws = kernel_draws(k[i], id, KPOS);
         for (int d = 0; d < draws; d++)
-            pos_add(u, p, 0, id[d]);
+            pos_number(u, p, id[d]);
     }
 }
 
@@ -142,7 +147,7 @@ static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
     kernel_args(u, p, q, k);
     arg_scratch(u, p, l);
     for (int i = 0; i < k->npos; i++)
-        pos_add(u, p, k->pos[i].split, k->pos[i].extent);
+        pos_add(u, p, k->pos[i]);
     if (is_flat(u, k))
         flat_pos(u, p, &k, 1);
 }

@@ -113,8 +113,8 @@ static void indices(Text *t, const Program *p, int i)
         text_add(t, "%u,", p->wait[k]);
     text_add(t, "0};\nstatic const DpcPos pos%d[] = {", i);
     for (uint32_t k = 0; k < p->npos; k++)
-        text_add(t, "{0x%llx,%lld},", (unsigned long long)p->pos[k].split,
-                 (long long)p->pos[k].extent);
+        text_add(t, "{0x%llx,%lld,%d},", (unsigned long long)p->pos[k].split,
+                 (long long)p->pos[k].size, p->pos[k].held);
     text_add(t, "{0}};\n");
 }
 

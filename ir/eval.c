@@ -84,20 +84,20 @@ typedef struct Route {
     int64_t *from[NDIM];                  /* numbers, or CUT, or ABSENT */
 } Route;
 
-/* Distance from the part at coord to part `index` of a dimension, plus bias:
- * never negative, so that it is told from ABSENT. */
-static int64_t hop(const Eval *e, const Val *v, Split split, int64_t index,
-                   const int *coord, Axes reach, int64_t bias)
+/* Distance from the part at coord to the one that holds element *at of a
+ * dimension of n, plus bias: never negative, so that it is told from ABSENT.
+ * *at becomes its place in that part. */
+static int64_t hop(const Eval *e, const Val *v, Split split, int64_t n,
+                   int64_t *at, const int *coord, Axes reach, int64_t bias)
 {
     const Mesh *m = &e->g->mesh;
-    int axis[NAXIS], n = 0;
     int64_t far = bias;
 
-    for (; split; split >>= 4)
-        axis[n++] = (int)(split & 15) - 1;
-    while (n-- > 0) {
-        int a = axis[n], c = (int)(index % m->axis[a].size);
-        index /= m->axis[a].size;
+    for (; split; split >>= 4) {
+        int a = (int)(split & 15) - 1;
+        n = (n + m->axis[a].size - 1) / m->axis[a].size;
+        int c = (int)(*at / n);
+        *at %= n;
         if (c != coord[a] && !(reach >> a & 1))
             return ABSENT;
         far += (c - coord[a]) * part_stride(m, v->axes, a) * v->each;
@@ -113,22 +113,20 @@ static Route route(const Eval *e, Arena *a, Ref in, const int *from,
 {
     const Mesh *m = &e->g->mesh;
     const Type *have = &e->g->node[in].type;
-    Type local = type_local(m, have), part = type_local(m, want);
+    Type local = type_local(m, have);
     Route t;
     int64_t stride = 1;
 
     for (int d = want->ndim; d-- > 0; stride *= local.dim[d]) {
-        int64_t at = split_index(m, want->split[d], coord) * part.dim[d];
-        t.n[d] = part.dim[d];
+        Part p = split_part(m, want->split[d], want->dim[d], coord);
+        t.n[d] = p.room;
         t.from[d] = alloc(a, (size_t)(t.n[d] + 1) * sizeof **t.from);
-        for (int64_t i = 0; i < t.n[d]; i++, at++) {
-            int64_t *to = &t.from[d][i], far;
-            *to = CUT;
-            if (at >= want->dim[d])
-                continue;
-            far = hop(e, &e->val[in], have->split[d], at / local.dim[d], from,
-                      reach, bias);
-            *to = far == ABSENT ? ABSENT : far + at % local.dim[d] * stride;
+        for (int64_t i = 0; i < t.n[d]; i++) {
+            int64_t at = p.at + i, far = CUT;
+            if (i < p.n)
+                far = hop(e, &e->val[in], have->split[d], have->dim[d], &at,
+                          from, reach, bias);
+            t.from[d][i] = far < 0 ? far : far + at * stride;
         }
     }
     return t;
@@ -241,10 +239,9 @@ static void given(const Eval *e, Ref r, const int *coord, Num *out)
         int64_t at = 0;
         bool pad = false;
         for (int d = 0; d < u.ndim; d++) {
-            int64_t k = split_index(&g->mesh, t->split[d], coord) * u.dim[d]
-                        + idx[d];
-            pad |= k >= t->dim[d];
-            at = at * t->dim[d] + k;
+            Part p = split_part(&g->mesh, t->split[d], t->dim[d], coord);
+            pad |= idx[d] >= p.n;
+            at = at * t->dim[d] + p.at + idx[d];
         }
         out[i] = pad ? num_of(e->domain, 0) : e->given[r][at];
         for (int d = u.ndim; d-- > 0 && ++idx[d] == u.dim[d];)

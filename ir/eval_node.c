@@ -54,9 +54,9 @@ Sig eval_sig(const Graph *g, Ref r)
 int64_t eval_extent(const Mesh *m, Split split, int64_t n, const int *coord,
                     int64_t *at)
 {
-    int64_t parts = split_parts(m, split), part = (n + parts - 1) / parts;
-    int64_t left = n - (*at = split_index(m, split, coord) * part);
-    return left < 0 ? 0 : left < part ? left : part;
+    Part p = split_part(m, split, n, coord);
+    *at = p.at;
+    return p.n;
 }
 
 /* Loop of each letter that the nest has: those of the result first. */

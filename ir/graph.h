@@ -167,6 +167,10 @@ int split_minor(Split);                   /* minor-most axis; -1 */
 Split split_without(Split, Axes);         /* the rest, order kept */
 /* Index of a part along a dimension for coordinates (ranks and turns). */
 int64_t split_index(const Mesh *, Split, const int *coord);
+/* The part of n elements there: where it begins, how many it holds, and for
+ * how many it has room. */
+typedef struct Part { int64_t at, n, room; } Part;
+Part split_part(const Mesh *, Split, int64_t n, const int *coord);
 Axes mesh_axes(const Mesh *, AxisKind);
 int mesh_find(const Mesh *, const char *name);        /* -1 */
 int64_t mesh_size(const Mesh *, Axes);    /* product of their sizes */

@@ -1,9 +1,10 @@
 /* type.c -- what a type says about the parts of a tensor.
  *
- * A split is a list of axes, major first: part k of a dimension has the mixed
- * radix digits of k as its coordinates.  Parts are ceil(size / parts) long;
- * the last ones may hold less, and then padding.  Since
- * ceil(ceil(n / a) / b) = ceil(n / (a b)), cutting again needs no moves. */
+ * A split is a list of axes, major first: a dimension is cut along the first,
+ * each part along the next.  Parts of n are ceil(n / parts) long; the last
+ * ones may hold less, and then padding, or nothing.  Cutting again needs no
+ * moves, and since ceil(ceil(n / a) / b) = ceil(n / (a b)), a part has room
+ * for ceil(n / all parts). */
 #include "ir/graph.h"
 
 /* ---- splits ---- */
@@ -62,6 +63,19 @@ int64_t split_index(const Mesh *m, Split s, const int *coord)
         index = index * m->axis[axis].size + coord[axis];
     }
     return index;
+}
+
+Part split_part(const Mesh *m, Split s, int64_t n, const int *coord)
+{
+    Part p = { 0, n, n };
+    for (; s; s >>= 4) {
+        int axis = (int)(s & 15) - 1, size = m->axis[axis].size;
+        p.room = (p.room + size - 1) / size;
+        int64_t skip = p.room * coord[axis];
+        p.at += skip;
+        p.n = p.n < skip ? 0 : p.n - skip < p.room ? p.n - skip : p.room;
+    }
+    return p;
 }
 
 /* ---- the mesh ---- */

@@ -87,10 +87,13 @@ static void inner_letters(const Sig *s, bool *inner)
 }
 
 /* Parts of a dimension of several letters are whole numbers of the inner ones;
- * those of a letter by itself may be uneven. */
-static bool cuts(const Graph *g, const Sig *s, int c, Split split)
+ * those of a letter by itself may be uneven.  A table's rows are looked for
+ * between two numbers, so that padding stands at their end alone. */
+static bool cuts(const Graph *g, const Sig *s, Op op, int c, Split split)
 {
     bool even = s->size[c] % split_parts(&g->mesh, split) == 0;
+    if (ops[op].family == FAMILY_take && c == 'v' && split >> 4)
+        return even;
     for (int i = 0; i <= s->nin && !even; i++) {
         const Term *t = i < s->nin ? &s->in[i] : &s->out;
         for (int d = 0; d < t->ndim; d++)
@@ -101,8 +104,8 @@ static bool cuts(const Graph *g, const Sig *s, int c, Split split)
 }
 
 /* The wanted split of each letter, read off the wanted result. */
-static bool letter_splits(const Graph *g, const Sig *s, const Type *want,
-                          Split *of)
+static bool letter_splits(const Graph *g, const Sig *s, Op op,
+                          const Type *want, Split *of)
 {
     bool inner[NLETTER];
     inner_letters(s, inner);
@@ -111,7 +114,7 @@ static bool letter_splits(const Graph *g, const Sig *s, const Type *want,
         const Dim *m = &s->out.dim[d];
         int c = m->c[0];
         if (want->split[d] && (m->window || s->fixed[c] || inner[c]
-                || !cuts(g, s, c, want->split[d])))
+                || !cuts(g, s, op, c, want->split[d])))
             return false;
         of[(int)m->c[0]] = want->split[d];
     }
@@ -140,7 +143,7 @@ static Ref nest_again(Prop *p, Ref r, const Type *want, bool send)
     Attr a = n.attr;
 
     if (n.nin > NIN || ops[n.op].family != FAMILY_nest || ops[n.op].arity < 0
-        || !letter_splits(g, &s, want, of))
+        || !letter_splits(g, &s, n.op, want, of))
         return NONE;
     for (int i = 0; i < n.nin; i++)
         if ((in[i] = operand_again(p, &s, i, n.in[i], of, send)) == NONE)
@@ -213,7 +216,8 @@ static bool outranks(const Wish *a, const Wish *b)
     return a->data != b->data ? a->data : a->bytes > b->bytes;
 }
 
-static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
+static void wishes(const Graph *g, const Sig *s, Op op, const Ref *in,
+                   Wish *w)
 {
     bool inner[NLETTER];
     inner_letters(s, inner);
@@ -227,7 +231,7 @@ static void wishes(const Graph *g, const Sig *s, const Ref *in, Wish *w)
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
             bool may = t->split[d] && !m->window && !s->fixed[c] && !inner[c]
-                && cuts(g, s, c, t->split[d]);
+                && cuts(g, s, op, c, t->split[d]);
             mine.split = t->split[d];
             if (may && (!w[c].split || outranks(&mine, &w[c])))
                 w[c] = mine;
@@ -406,7 +410,7 @@ static Ref place(Prop *p, Ref r)
     for (int i = 0; i < n->nin; i++)
         was[i] = x[i] = finished(p, n, n->in[i]);
     Sig s = sig_bind(g, n->op, &n->attr, was, n->nin, n->loc);
-    wishes(g, &s, was, w);
+    wishes(g, &s, n->op, was, w);
     one_letter_an_axis(w);
     for (int i = 0; i < n->nin; i++) {
         if (ops[n->op].arity >= 0 && s.in[i].unread)

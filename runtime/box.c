@@ -1,9 +1,9 @@
 /* box.c -- which part of a tensor a rank holds, and copies between parts.
  *
- * A dimension split over axes is cut into (product of their sizes) equal
- * parts, rounded up; the part's index is the coordinates read as one number,
- * the major axis first.  The last parts may be short or empty, and their
- * buffers then end in padding that no file ever sees. */
+ * A dimension split over axes is cut into equal parts, rounded up, along the
+ * major axis first, and each of these along the next.  The last parts may be
+ * short or empty, and their buffers then end in padding that no file ever
+ * sees. */
 #include "runtime/box.h"
 
 DpcBox dpc_box_whole(int ndim, const int64_t *dim)
@@ -14,20 +14,30 @@ DpcBox dpc_box_whole(int ndim, const int64_t *dim)
     return b;
 }
 
+DpcPart dpc_part_of(const DpcUnit *u, DpcSplit split, int64_t n,
+                    const int32_t *coord)
+{
+    DpcPart p = { 0, n, n };
+    for (; split; split >>= 4) {
+        int axis = (int)(split & 15) - 1;
+        int64_t size = u->axis[axis].size;
+        p.room = (p.room + size - 1) / size;
+        int64_t skip = p.room * coord[axis];
+        p.at += skip;
+        p.n = p.n < skip ? 0 : p.n - skip < p.room ? p.n - skip : p.room;
+    }
+    return p;
+}
+
 DpcBox dpc_box_of(const DpcUnit *u, const DpcLeaf *l, const int32_t *coord,
                   int64_t local[DPC_NDIM])
 {
     DpcBox b = dpc_box_whole(l->ndim, l->dim);
     for (int d = 0; d < l->ndim; d++) {
-        int64_t parts = 1, index = 0, n = l->dim[d];
-        for (DpcSplit s = l->split[d]; s; s >>= 4) {
-            int axis = (int)(s & 15) - 1;
-            parts *= u->axis[axis].size;
-            index = index * u->axis[axis].size + coord[axis];
-        }
-        local[d] = (n + parts - 1) / parts;
-        b.at[d] = index * local[d] < n ? index * local[d] : n;
-        b.size[d] = n - b.at[d] < local[d] ? n - b.at[d] : local[d];
+        DpcPart p = dpc_part_of(u, l->split[d], l->dim[d], coord);
+        local[d] = p.room;
+        b.at[d] = p.at < l->dim[d] ? p.at : l->dim[d];
+        b.size[d] = p.n;
     }
     return b;
 }

@@ -9,6 +9,11 @@ typedef struct DpcBox {
     int64_t at[DPC_NDIM], size[DPC_NDIM]; /* elements of the whole tensor */
 } DpcBox;
 
+/* The part of n elements at `coord` (see ir/type.c): where it begins, how many
+ * it holds, for how many it has room. */
+typedef struct DpcPart { int64_t at, n, room; } DpcPart;
+DpcPart dpc_part_of(const DpcUnit *, DpcSplit, int64_t n,
+                    const int32_t *coord);
 /* The part of `leaf` at `coord`, which may be empty in a dimension that does
  * not divide; `local`: sizes of the buffer that holds it, padding included. */
 DpcBox dpc_box_of(const DpcUnit *, const DpcLeaf *leaf, const int32_t *coord,

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 6
+#define DPC_ABI 8
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
@@ -192,9 +192,9 @@ typedef enum DpcStepKind {
  * collectives, and one the hops. */
 enum { DPC_COMPUTE, DPC_COLLECT, DPC_HOPS, DPC_NSTREAM };
 
-/* Where a loop of this rank and turn begins in the whole dimension; without a
- * split, the number `extent` itself. */
-typedef struct DpcPos { DpcSplit split; int64_t extent; } DpcPos;
+/* Of a dimension of `size`, the part of this rank and turn: where it begins,
+ * or how many elements it holds; without a split, the number `size` itself. */
+typedef struct DpcPos { DpcSplit split; int64_t size; bool held; } DpcPos;
 
 typedef struct DpcStep {
     uint8_t kind, stream;                 /* of DPC_NSTREAM */

@@ -99,21 +99,11 @@ static int32_t turn_coord(const DpcUnit *u, uint32_t axis, int32_t turn)
     return turn % u->axis[axis].size;
 }
 
-int64_t dpc_rt_part(const DpcRt *rt, DpcSplit split, int32_t turn,
-                    int64_t *parts)
+static void coord_at(const DpcRt *rt, int32_t turn, int32_t *coord)
 {
-    int64_t part = 0, n = 1;
-    for (; split; split >>= 4) {
-        uint32_t a = (split & 15) - 1;
-        int32_t size = rt->unit->axis[a].size;
-        n *= size;
-        part = part * size + (rt->unit->axis[a].kind == DPC_TIME
-                                  ? turn_coord(rt->unit, a, turn)
-                                  : rt->coord[a]);
-    }
-    if (parts)
-        *parts = n;
-    return part;
+    for (uint32_t i = 0; i < rt->unit->naxis; i++)
+        coord[i] = rt->unit->axis[i].kind == DPC_TIME
+                       ? turn_coord(rt->unit, i, turn) : rt->coord[i];
 }
 
 /* "dp=2 tp=4" of the axes over ranks. */
@@ -269,9 +259,10 @@ static void walk_fill(DpcRt *rt, uint32_t program)
                                    t->turn);
         for (uint32_t i = 0; i < t->npos; i++) {
             const DpcPos *q = &p->pos[t->pos + i];
-            int64_t part = q->split ? dpc_rt_part(rt, q->split, t->turn, NULL)
-                         : 1;
-            w->pos[npos++] = q->extent * part;
+            int32_t coord[DPC_NAXIS];
+            coord_at(rt, t->turn, coord);
+            DpcPart part = dpc_part_of(rt->unit, q->split, q->size, coord);
+            w->pos[npos++] = q->held || !q->split ? part.n : part.at;
         }
     }
 }

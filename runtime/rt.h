@@ -125,10 +125,6 @@ int32_t dpc_rt_spoilt(const DpcRt *);
 DpcStatus dpc_rt_call(DpcRt *, DpcCall *fn, void *arg);
 DpcStatus dpc_rt_vote(DpcRt *, int32_t *value);
 
-/* Part number of a dimension that is split so, for this rank in this turn;
- * `parts` (may be NULL) receives how many there are. */
-int64_t dpc_rt_part(const DpcRt *, DpcSplit, int32_t turn, int64_t *parts);
-
 /* walk.c: one step; steps of a stream in order. */
 DpcStatus dpc_walk_step(DpcRt *, uint32_t program, uint32_t step,
                         uint64_t number);

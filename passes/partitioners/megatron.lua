@@ -19,12 +19,13 @@ local dimension, major, weight_of = walk.dimension, walk.major, walk.weight_of
 
 -- Does every way of dimension d of node i lead to rows?  `met` holds the
 -- nodes on the way, so that a sum of two of them is known from a residual.
-local function leads_to_rows(e, i, d, met)
+-- Uneven parts are those of a letter by itself.
+local function leads_to_rows(e, i, d, met, even)
     met[i] = true
     for _, user in ipairs(e.users[i] or {}) do
         local n, k = e.nodes[user[1]], user[2]
         local c = n.letters and n.op ~= "grad" and major(n.letters[k], d)
-        if not c then return false end
+        if not c or not (even or #n.letters[k][d] == 1) then return false end
         local w, o = weight_of(e, n), dimension(n.out, c)
         local rows = w and dimension(n.letters[w], c)
         if not rows and not o then return false end
@@ -32,7 +33,7 @@ local function leads_to_rows(e, i, d, met)
             if not (met[r] or e.free[r] or e.weight[r]) then return false end
         end
         if not rows and not met[user[1]]
-            and not leads_to_rows(e, user[1], o, met) then
+            and not leads_to_rows(e, user[1], o, met, even) then
             return false
         end
     end
@@ -49,7 +50,7 @@ return function(g)
     -- Tokens of node i, [batch, tokens, ...]: in parts or joined.
     local function tokens(e, i, forward, backward)
         local n = e.nodes[i]
-        if sp and #n.dims >= 3 and n.dims[2] % tp == 0 then
+        if sp and #n.dims >= 3 then
             value[walk.name(e, i)] = { "*", forward, grad = { "*", backward } }
         end
     end
@@ -76,7 +77,8 @@ return function(g)
         for d in ipairs(share.volume(node.dims) >= least and ws or {}) do
             c = major(ws, d)
             local o = c and not dimension(xs, c) and dimension(n.out, c)
-            if o and node.dims[d] % tp == 0 and leads_to_rows(e, i, o, {})
+            if o and node.dims[d] >= tp
+                and leads_to_rows(e, i, o, {}, node.dims[d] % tp == 0)
                 and take(leaf, d) then
                 if n.op == "dot" then
                     tokens(e, n.inputs[3 - w], "", "tp")
@@ -94,7 +96,7 @@ return function(g)
             c = c or e.cut[r] and major(n.letters[k], e.cut[r])
         end
         at = c and dimension(n.out, c)
-        if not at or n.dims[at] % tp ~= 0 then return end
+        if not at or n.dims[at] % tp ~= 0 and #n.out[at] > 1 then return end
         for k, r in ipairs(n.inputs) do
             local d = e.weight[r] and dimension(n.letters[k], c)
             if d then take(e.weight[r], d) end

@@ -68,8 +68,6 @@ local function train()
 end
 return { name = "m", entries = { train = train } }
 END
-run "$dpc" compile m.lua -o m.bin --ranks 4
-exits 1 "a batch that ranks do not divide" 'm.lua:2|ddp.lua:[0-9]+' 'dimension 0 is 6, which 4 parts do not divide'
 run "$dpc" compile m.lua -o m.bin --rnaks 4
 exits 2 "an unknown option" 'no option --rnaks; did you mean --ranks'
 run "$dpc" compile none.lua

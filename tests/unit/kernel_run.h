@@ -126,11 +126,12 @@ static int64_t part(const Graph *g, Ref r, const int *coord, int64_t **whole)
         int64_t at = 0, from = 0, rest = i;
         bool out = false;
         for (int d = t.ndim; d-- > 0; rest /= t.dim[d]) {
-            int64_t x = rest % t.dim[d], y = x + t.dim[d]
-                * split_index(&g->mesh, n->type.split[d], coord);
+            Part p = split_part(&g->mesh, n->type.split[d], n->type.dim[d],
+                                coord);
+            int64_t x = rest % t.dim[d];
             at += x * stride[d];
-            from += y * global[d];
-            out |= y >= n->type.dim[d];
+            from += (p.at + x) * global[d];
+            out |= x >= p.n;
         }
         (*whole)[at] = out ? -1 : from;
     }
@@ -266,9 +267,11 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
     int64_t pos[KPOS + 3];
     DpcEnv env = { .seed = 42, .step = 3, .pos = pos, .nthread = 1 };
 
-    for (int i = 0; i < k->npos; i++)
-        pos[i] = k->pos[i].extent
-            * split_index(&r->g->mesh, k->pos[i].split, coord);
+    for (int i = 0; i < k->npos; i++) {
+        const DpcPos *q = &k->pos[i];
+        Part part = split_part(&r->g->mesh, q->split, q->size, coord);
+        pos[i] = q->held ? part.n : part.at;
+    }
     if (kernel_flat(k))                   /* a list of one; CUDA reads none */
         pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]],
         kernel_draws(k, pos + 3, KPOS);

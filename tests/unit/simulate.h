@@ -152,16 +152,28 @@ static inline Num *value_at(Sim *m, int rank, Ref r, int turn)
 static inline int64_t offset_in(const Mesh *x, const Type *t, const int *coord,
                                 const int64_t *global)
 {
-    Type part = type_local(x, t);
     int64_t at = 0;
     for (int d = 0; d < t->ndim; d++) {
-        int64_t k = global[d]
-            - split_index(x, t->split[d], coord) * part.dim[d];
-        if (k < 0 || k >= part.dim[d])
+        Part p = split_part(x, t->split[d], t->dim[d], coord);
+        int64_t k = global[d] - p.at;
+        if (k < 0 || k >= p.n)
             return -1;
-        at = at * part.dim[d] + k;
+        at = at * p.room + k;
     }
     return at;
+}
+
+/* Which element of the whole lies at idx of a part; false: padding. */
+static inline bool global_of(const Mesh *x, const Type *t, const int *coord,
+                             const int64_t *idx, int64_t *global)
+{
+    bool held = true;
+    for (int d = 0; d < t->ndim; d++) {
+        Part p = split_part(x, t->split[d], t->dim[d], coord);
+        global[d] = p.at + idx[d];
+        held &= idx[d] < p.n;
+    }
+    return held;
 }
 
 static inline bool next_of(const Mesh *x, Axes set, int *coord)
@@ -222,10 +234,8 @@ static inline void collective(Sim *m, Ref r, int turn, Num **out)
             others += (n->attr.axes >> i & 1) && coord[i];
         mine |= !others;
         for (int64_t i = 0; i < elements(m, r); i++) {
-            for (int d = 0; d < part.ndim; d++)
-                global[d] = idx[d] + part.dim[d]
-                    * split_index(x, n->type.split[d], coord);
-            out[k][i] = mine ? element(m, r, parts, coord, global)
+            bool held = global_of(x, &n->type, coord, idx, global);
+            out[k][i] = mine && held ? element(m, r, parts, coord, global)
                              : (Num){ .f = 0 };
             for (int d = part.ndim; d-- > 0 && ++idx[d] == part.dim[d];)
                 idx[d] = 0;
@@ -248,10 +258,8 @@ static inline void over_turns(Sim *m, Ref r, int rank, int turn)
     Type part = type_local(x, &n->type);
     int64_t idx[NDIM] = { 0 }, global[NDIM];
     for (int64_t i = 0; i < size; i++) {
-        for (int d = 0; d < part.ndim; d++)
-            global[d] = idx[d] + part.dim[d]
-                * split_index(x, n->type.split[d], coord);
-        int64_t at = offset_in(x, have, coord, global);
+        bool held = global_of(x, &n->type, coord, idx, global);
+        int64_t at = held ? offset_in(x, have, coord, global) : -1;
         if (n->op == OP_all_gather && at >= 0)
             out[i] = in[at];
         if (n->op == OP_all_reduce)
@@ -316,10 +324,9 @@ static inline void leaf_fill(Sim *m, Ref r, const Num *whole)
             int coord[NAXIS] = { 0 }, none[NAXIS] = { 0 };
             coord_of(m, k, turn, coord);
             for (int64_t i = 0; i < elements(m, r); i++) {
-                for (int d = 0; d < part.ndim; d++)
-                    global[d] = idx[d] + part.dim[d]
-                        * split_index(x, t->split[d], coord);
-                v[i] = whole[offset_in(x, &all, none, global)];
+                v[i] = global_of(x, t, coord, idx, global)
+                    ? whole[offset_in(x, &all, none, global)]
+                    : (Num){ .f = 0x1bad };
                 for (int d = part.ndim; d-- > 0 && ++idx[d] == part.dim[d];)
                     idx[d] = 0;
             }
@@ -368,10 +375,8 @@ static inline void sim_compare(Sim *m, Eval *e, Ref value, Ref at,
         coord_of(m, k, 0, coord);
         load(m, k, at, 0, v);
         for (int64_t i = 0; i < elements(m, value); i++) {
-            for (int d = 0; d < part.ndim; d++)
-                global[d] = idx[d] + part.dim[d]
-                    * split_index(x, t->split[d], coord);
-            if (v[i].f != whole[offset_in(x, &all, none, global)].f)
+            if (global_of(x, t, coord, idx, global)
+                && v[i].f != whole[offset_in(x, &all, none, global)].f)
                 fail_msg("\"%s\"[%d] is wrong on rank %d", what, (int)i, k);
             for (int d = part.ndim; d-- > 0 && ++idx[d] == part.dim[d];)
                 idx[d] = 0;

@@ -82,6 +82,7 @@ typedef struct Toy {
     DpcProgram program;
     DpcStep step[MOST + 4];
     DpcBuf buf[5];
+    DpcPos pos;
 } Toy;
 
 static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
@@ -100,7 +101,6 @@ static const uint8_t hows[] = {DPC_WRITE, R, RW, R, DPC_WRITE, R, RW,
                                DPC_WRITE};
 static const DpcHeld helds[] = {{0, W + 1, W + 1}};
 static const uint32_t waits[] = {0, 1};
-static const DpcPos poses[] = {{0x21, ROWS}};
 static const DpcPort ports[] = {{1, X}, {2, LOSS}};
 
 static DpcStep kernel_step(uint32_t call, uint32_t arg, uint32_t narg)
@@ -141,6 +141,7 @@ static void toy_make(Toy *t, int ranks, int turns)
     t->leaf[1] = (DpcLeaf){.name = "x", .kind = DPC_INPUT, .ndim = 1,
         .dim = {(int64_t)ranks * turns * ROWS}, .split = {0x21}};
     t->leaf[2] = (DpcLeaf){.name = "loss", .kind = DPC_OUTPUT};
+    t->pos = (DpcPos){0x21, (int64_t)ranks * turns * ROWS, false};
     t->buf[X] = (DpcBuf){0, 8, 64, (uint16_t)turns, DPC_IO, DPC_F32 + 1,
         X + 1, 0, 0, 0, 2};
     t->buf[ACC] = (DpcBuf){64, 4, 0, 1, DPC_ARENA, DPC_F32 + 1,
@@ -155,7 +156,7 @@ static void toy_make(Toy *t, int ranks, int turns)
     t->program = (DpcProgram){.entry = "train", .nstep = t->program.nstep,
         .nbuf = 5, .nnode = 5, .nport = 2, .nevent = 2, .nheld = 1,
         .step = t->step, .buf = t->buf, .node = nodes, .port = ports,
-        .held = helds, .arg = args, .how = hows, .wait = waits, .pos = poses,
+        .held = helds, .arg = args, .how = hows, .wait = waits, .pos = &t->pos,
         .arena = 128, .io = 64 * turns + 64};
     t->unit = (DpcUnit){.abi = DPC_ABI, .model = "toy", .naxis = 2,
         .nleaf = 3, .nprogram = 1, .nkernel = 4, .ncoll = 1, .axis = t->axis,

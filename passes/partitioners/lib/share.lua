@@ -19,6 +19,16 @@ function share.owner(g)
     end
 end
 
+-- The first dimension that parts divide, or else the longest.
+function share.cut(dims, parts)
+    local longest = 1
+    for d, size in ipairs(dims) do
+        if size % parts == 0 then return d end
+        if size > dims[longest] then longest = d end
+    end
+    return dims[longest] >= parts and longest or nil
+end
+
 -- The split of one dimension: "" before it.
 function share.at(dimension, axes)
     local split = {}
@@ -30,8 +40,8 @@ end
 function share.group(g, name, default, doc)
     local n = g.option(name, default, doc)
     if n < 1 or g.ranks % n ~= 0 then
-        error(("%s is %d, which does not divide %d ranks"):format(name, n,
-                                                                  g.ranks))
+        error(("%s is %d, which does not divide %d ranks")
+                  :format(name, n, g.ranks), 2)
     end
     return n
 end
@@ -46,12 +56,7 @@ function share.zero(g, o)
     local owner, parted = share.owner(g), {}
     for _, leaf in ipairs(g.leaves) do
         if leaf.trainable and share.volume(leaf.dims) >= least * ranks then
-            for d, size in ipairs(leaf.dims) do
-                if size % ranks == 0 then
-                    parted[leaf.name] = d
-                    break
-                end
-            end
+            parted[leaf.name] = share.cut(leaf.dims, ranks)
         end
     end
     return {

@@ -1,0 +1,39 @@
+#!/bin/sh
+# uneven.sh -- sizes that do not divide: 77 tokens, 24 heads, batches of 3.
+# Equal in the field, and on real ranks, whose buffers hold anything behind
+# their parts: losses of five steps to 1e-6 of one rank's.
+. "$(dirname "$0")/lib.sh"
+"$tool" idx data 64 77 8
+
+# trains NAME RANKS OPTION...
+trains() {
+    name=$1 n=$2; shift 2
+    compile heads "$name.bin" --ranks "$n" "$@" &&
+        ranks "$n" "$name.bin" train --data data --steps 5 --seed 3 \
+            --out "$name"
+}
+
+# works RANKS TURNS OPTION...
+works() {
+    n=$1 turns=$2; shift 2
+    run "$dpc" verify "$models/heads.lua" --ranks "$n" --micro "$turns" "$@"
+    exits 0 "equal in the field: $n x $turns $*" "^train: .*$n ranks x $turns "
+    rm -rf other
+    if ! trains other "$n" --micro "$turns" "$@"; then
+        not_ok "trains: $n x $turns $*" "exit $rc"; return
+    fi
+    field loss one/metrics.jsonl > a; field loss other/metrics.jsonl > b
+    d=$(paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
+        if (d > most) most = d; n++ } END { print n == 5 ? most + 0 : 9 }')
+    if holds "$d <= 1e-6"; then ok "trains: $n x $turns $*"
+    else not_ok "trains: $n x $turns $*" "losses part by $d"; fi
+}
+
+if ! trains one 1; then not_ok "one rank trains" "exit $rc"; exit; fi
+works 2 2
+works 4 2 --partitioner zero3 -P least=1
+works 8 1 --partitioner ulysses
+works 5 1 --partitioner ulysses -D scores=1
+works 8 1 --partitioner ring -D scores=1
+works 5 1 --partitioner megatron -P least=1
+works 5 1 --partitioner megatron -P least=1 -P sp=true
