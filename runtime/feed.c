@@ -95,6 +95,8 @@ static DpcStatus no_field(const DpcLeaf *l, const DpcFeedHow *how)
 {
     char list[512];
     size_t n = 0;
+    bool ids = l->dtype == DPC_I32 && l->ndim == 2 && how->data &&
+               dpc_data_find(how->data, "caption") >= 0;
     if (!how->data)
         return dpc_fail(DPC_USER, "%s: error: input '%s' has no source; give "
             "--data SPEC or --input %s=FILE.npy", l->loc, l->name, l->name);
@@ -103,8 +105,9 @@ static DpcStatus no_field(const DpcLeaf *l, const DpcFeedHow *how)
                               i ? ", " : "",
                               dpc_data_field(how->data, i)->name);
     return dpc_fail(DPC_USER, "%s: error: input '%s' is no field of '%s', "
-        "which has %s; or give --input %s=FILE.npy", l->loc, l->name,
-        how->spec, n ? list : "none", l->name);
+        "which has %s; %sor give --input %s=FILE.npy", l->loc, l->name,
+        how->spec, n ? list : "none", ids ? "give --tokenizer PATH for ids of "
+        "its captions, " : "", l->name);
 }
 
 /* Position of a data field in the feed's list. */

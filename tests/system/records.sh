@@ -63,7 +63,7 @@ exits 2 "no vocabulary" "give --tokenizer PATH"
 run "$dpc" data pack said -o tars
 five two.bin 2 tokens tars --tokenizer clip.txt
 ranks 2 two.bin train --data tars --steps 5
-exits 1 "tokens without a tokenizer" "input 'tokens' is no field of 'tars', which has 'caption'"
+exits 1 "tokens without a tokenizer" "input 'tokens' is no field of 'tars', which has 'caption'; give --tokenizer PATH"
 ranks 1 few.bin train --data tars --steps 5 --tokenizer clip.txt
 exits 1 "ids beyond the table" "clip.txt: error: tokenizer: ids up to 518, but input 'tokens' \\(.*records.lua:[0-9]+\\) indexes a table of 100 rows in .*records.lua:[0-9]+"
 ranks 1 one.bin train --data "packed?size=8x8" --steps 5 --tokenizer clip.txt
