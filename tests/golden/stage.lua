@@ -1,4 +1,4 @@
--- dpc print --entry train --ranks 2 --micro 2 --partitioner pipeline --role=1 --after=cut --short
+-- dpc print --entry train --cluster 1x2xa100-80 --ranks 2 --micro 2 --partitioner pipeline --role=1 --after=cut --short
 return { entries = { train = function()
     local h = dpc.input("x", {8, 4})
     for i = 1, 2 do
