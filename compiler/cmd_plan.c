@@ -12,12 +12,16 @@ static Plan *plan_chosen(const Options *o, const Model *m)
         one = (Priced){ .name = o->plan ? o->plan : o->partitioner
                         ? o->partitioner : o->exact ? "exact" : "ddp",
                         .micro = o->micro ? (int)o->micro : 1,
+                        .of = { .partitioner = o->plan || o->exact ? NULL
+                                : o->partitioner ? o->partitioner : "ddp",
+                                .set = o->set,
+                                .micro = o->micro ? (int)o->micro : 1 },
                         .plan = plan_open(o, m->entry, m->nentry) };
         plan_price(o, plan_entry(m->entry, m->nentry), p);
     }
     if (!o->quiet)
         plans_print(p, n, stderr);
-    return plans_best(o, p, n)->plan;
+    return plans_best(o, p, n, m->entry, m->nentry)->plan;
 }
 
 int cmd_plan(const Options *o)

@@ -44,8 +44,8 @@ static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
               o->plan ? "plan" : "partitioner");
     if (p.file && strcmp(p.file, "auto") == 0) {
         uint32_t n;
-        const Priced *best = plans_auto(o, entry, nentry, &n);
-        return plans_best(o, best, n)->plan;
+        Priced *best = plans_auto(o, entry, nentry, &n);
+        return plans_best(o, best, n, entry, nentry)->plan;
     }
     if (o->plan)
         return plan_read(&p, entry, nentry, o->arena);

@@ -1,47 +1,71 @@
 /* plan_auto.c -- the partitioner "auto": shipped ones, tried and priced.
  *
- * Every shipped partitioner with every size of its own axis and, where the
- * command line leaves them free, some numbers of micro-batches.  Each plan
- * goes through all passes; the clock walks the schedule that comes out, with
- * the cluster's rates and links, and its memory is what `memory` placed.  The
- * quickest that fits wins, so auto is never slower, by that clock, than the
- * best of those it tries.  A partitioner that refuses is a row of the table
- * with its reason. */
+ * Every shipped partitioner with every size of its own axis that stays within
+ * a node and, where the command line leaves them free, some numbers of
+ * micro-batches.  Each plan goes through all passes; the clock walks the
+ * schedule that comes out, with the cluster's rates and links, and its memory
+ * is what `memory` placed.  The quickest that fits wins, so auto is never
+ * slower, by that clock, than the best of those it prices.  Where the graph is
+ * so large that this would take long, all are judged first (plan_try.c), and
+ * the best of them priced, until some fit.  A partitioner that refuses is a
+ * row of the table with its reason. */
 #include "compiler/planning.h"
 #include <stdlib.h>
 
-enum { MICRO = 4 };                       /* most micro-batches tried */
+enum {
+    MICRO = 4,                            /* most micro-batches tried */
+    NODES = 200000,                       /* that may be priced: about four
+                                             seconds of two cores */
+    LARGE = 20000                         /* nodes that a partitioner which
+                                             walks them often is spared, and
+                                             what hardly differs is left out */
+};
 
-typedef struct Try { const char *partitioner; List set; int micro; } Try;
-
-typedef struct Tries { Try *at; uint32_t n, cap; Arena *arena; } Tries;
-
-static void try_add(Tries *t, const char *partitioner, const char *set,
-                    int micro)
+/* Sizes of an axis that lies in a node: divisors of the ranks. */
+static void sizes_add(Tries *t, const Options *o, int ranks, int inside,
+                      int micro, bool large)
 {
-    GROW(t->arena, t->at, t->n, t->cap);
-    Try *x = &t->at[t->n++];
-    *x = (Try){ .partitioner = partitioner, .micro = micro };
-    if (set)
-        x->set.at[x->set.n++] = set;
+    for (int n = 2; n <= ranks && n <= inside; n++) {
+        const char *tp = fmt(o->arena, "tp=%d", n);
+        const char *sp = fmt(o->arena, "sp=%d", n);
+        if (ranks % n)
+            continue;
+        try_add(t, micro, NULL, "megatron", tp, NULL);
+        if (large)
+            continue;
+        try_add(t, micro, NULL, "megatron", tp, "sp=true");
+        try_add(t, micro, NULL, "ulysses", sp, NULL);
+        try_add(t, micro, NULL, "ring", sp, NULL);
+    }
 }
 
-static Tries tries_of(const Options *o, int ranks)
+static Tries tries_of(const Options *o, const Cluster *c, int ranks,
+                      bool large)
 {
+    static const char *const all[] = { "zero1", "zero", "zero3", "zero2" };
     Tries t = { .arena = o->arena };
-    int most = o->micro ? (int)o->micro : MICRO;
-    for (int micro = o->micro ? most : 1; micro <= most; micro *= 2) {
-        try_add(&t, "ddp", NULL, micro);
-        for (int n = 2; n <= ranks; n++)
-            if (ranks % n == 0)
-                try_add(&t, "megatron", fmt(o->arena, "tp=%d", n), micro);
+    int inside = c->nlevel && c->level[0].fanout ? c->level[0].fanout : ranks;
+    int least = o->micro ? (int)o->micro : 1;
+    int most = o->micro ? least : large ? 1 : MICRO;
+    for (int micro = least; micro <= most; micro *= 2) {
+        try_add(&t, micro, NULL, "ddp", NULL, NULL);
         if (ranks == 1)
             continue;
-        for (int n = 2; n <= ranks && micro > 1; n++)
+        for (int n = 2; n <= ranks && micro > 1 && !large; n++)
             if (ranks % n == 0)
-                try_add(&t, "pipeline", fmt(o->arena, "pp=%d", n), micro);
-        try_add(&t, "zero", NULL, micro);
-        try_add(&t, "zero", "gather=use", micro);
+                try_add(&t, micro, NULL, "pipeline",
+                        fmt(o->arena, "pp=%d", n), NULL);
+        for (int i = 0; i < COUNT(all); i++)
+            if (!large || i == 0 || i == 2)
+                try_add(&t, micro, NULL, all[i], NULL, NULL);
+        if (ranks > inside && ranks % inside == 0)
+            try_add(&t, micro, NULL, "hsdp", fmt(o->arena, "nodes=%d",
+                                                 ranks / inside), NULL);
+        if (!large) {
+            try_add(&t, micro, NULL, "hsdp", NULL, NULL);
+            try_add(&t, micro, NULL, "replicate", NULL, NULL);
+        }
+        sizes_add(&t, o, ranks, inside, micro, large);
     }
     return t;
 }
@@ -51,8 +75,7 @@ double mib(int64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* Bytes of params and states of a rank. */
-static int64_t leaf_bytes(const Graph *g)
+int64_t leaf_bytes(const Graph *g)
 {
     int64_t n = 0;
     for (Ref r = 0; r < g->n; r++)
@@ -121,33 +144,13 @@ const Graph *plan_entry(Graph *const *entry, int n)
     return entry[0];
 }
 
-static Priced try_price(const Options *o, const Try *t, Graph *const *entry,
-                        int n)
-{
-    Options mine = *o;
-    mine.partitioner = t->partitioner, mine.set = t->set;
-    mine.micro = t->micro, mine.plan = NULL, mine.exact = false;
-    Priced p = { .name = fmt(o->arena, "%s%s%s", t->partitioner,
-                             t->set.n ? " -P " : "",
-                             t->set.n ? t->set.at[0] : ""),
-                 .micro = t->micro };
-    ErrTrap trap;
-    if (setjmp(trap.jump) == 0) {
-        err_push(&trap);
-        p.plan = plan_open(&mine, entry, n);
-        plan_price(&mine, plan_entry(entry, n), &p);
-        err_pop();
-    } else
-        p.why = fmt(o->arena, "%.*s", (int)strcspn(trap.text, "\n"),
-                    trap.text);
-    return p;
-}
-
 static int by_step(const void *a, const void *b)
 {
     const Priced *x = a, *y = b;
     if (!x->why != !y->why)
         return x->why ? 1 : -1;
+    if (x->rough != y->rough)
+        return x->rough ? 1 : -1;
     if (x->fits != y->fits)
         return x->fits ? -1 : 1;
     int64_t m = x->leaves + x->arena + x->io, n = y->leaves + y->arena + y->io;
@@ -156,50 +159,108 @@ static int by_step(const void *a, const void *b)
     return (x->spent.step > y->spent.step) - (x->spent.step < y->spent.step);
 }
 
+/* The model's graph as far as no plan matters. */
+static const Graph *begun_of(const Options *o, const Work *w)
+{
+    Plan *plan = alloc(o->arena, sizeof *plan);
+    plan->compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
+    plan->bucket = 32 << 20;
+    Job j = job_open(o, plan);
+    j.stop_after = "segment";
+    return run_passes(NULL, plan_entry(w->entry, w->nentry), &j);
+}
+
+/* Prices the best of those that were judged: they take the place of what was
+ * thought of them.  What is thought not to fit is not worth it, but for the
+ * nearest one. */
+static void best_price(const Options *o, Work *w, Priced *p, uint32_t n,
+                       uint32_t most)
+{
+    Try t[64];
+    uint32_t k = 0;
+    w->judge = false;
+    while (k < most && k < COUNT(t) && k < n && !p[k].why
+           && (p[k].fits || k == 0)) {
+        t[k] = p[k].of;
+        k++;
+    }
+    Priced *q = tries_run(o, w, t, k);
+    memcpy(p, q, k * sizeof *p);
+}
+
 Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
                    uint32_t *n)
 {
     if (o->set.n)
         usage("-P %s: auto sets the options of those it tries itself",
               o->set.at[0]);
-    Tries t = tries_of(o, ranks_wanted(o));
-    Priced *p = alloc(o->arena, t.n * sizeof *p);
-    for (uint32_t i = 0; i < t.n; i++)
-        p[i] = try_price(o, &t.at[i], entry, nentry);
+    Work w = { .entry = entry, .nentry = nentry };
+    const Cluster *c = cluster_read(o->home, o->cluster, o->arena);
+    uint32_t nodes = plan_entry(entry, nentry)->n;
+    Tries t = tries_of(o, c, ranks_wanted(o), nodes > LARGE);
+    w.judge = t.n > 2 && (double)nodes * t.n > NODES;
+    if (w.judge)
+        w.begun = begun_of(o, &w);
+    Priced *p = tries_run(o, &w, t.at, t.n);
     qsort(p, t.n, sizeof *p, by_step);
+    if (w.judge) {
+        best_price(o, &w, p, t.n, NODES / nodes > 2 ? NODES / nodes : 2);
+        qsort(p, t.n, sizeof *p, by_step);
+    }
     *n = t.n;
     return p;
 }
 
 void plans_print(const Priced *p, uint32_t n, FILE *out)
 {
-    fprintf(out, "%-22s %5s %10s %9s %9s %9s %9s %9s\n", "plan", "micro",
+    fprintf(out, "%-26s %5s %10s %9s %9s %9s %9s %9s\n", "plan", "micro",
             "step ms", "compute", "send", "exposed", "leaf MiB", "arena MiB");
     for (uint32_t i = 0; i < n; i++) {
         const Spent *s = &p[i].spent;
-        fprintf(out, "%-22s %5d ", p[i].name, p[i].micro);
+        fprintf(out, "%-26s %5d ", p[i].name, p[i].micro);
         if (p[i].why)
             fprintf(out, "refused: %s\n", p[i].why);
         else
-            fprintf(out, "%10.3f %9.3f %9.3f %9.3f %9.1f %9.1f%s\n",
-                    1e3 * s->step, 1e3 * s->compute, 1e3 * s->communicate,
-                    1e3 * spent_exposed(s), mib(p[i].leaves), mib(p[i].arena),
+            fprintf(out, "%s%10.3f %9.3f %9.3f %9.3f %9.1f %9.1f%s\n",
+                    p[i].rough ? "~" : "", 1e3 * s->step, 1e3 * s->compute,
+                    1e3 * s->communicate, 1e3 * spent_exposed(s),
+                    mib(p[i].leaves), mib(p[i].arena),
                     p[i].fits ? "" : "  does not fit");
     }
 }
 
-/* Exit 3: what comes nearest, and 4: nobody has a plan at all. */
-const Priced *plans_best(const Options *o, const Priced *p, uint32_t n)
+/* ---- nothing fits ---- */
+
+/* Ways out, as helps; of a large graph they would take too long to price. */
+static const char *ways_text(const Options *o, const Priced *p,
+                             Graph *const *entry, int nentry)
 {
-    if (n && !p[0].why && p[0].fits)
+    Options mine = *o;
+    if (!p->of.partitioner || plan_entry(entry, nentry)->n > LARGE)
+        return "help: fewer samples a rank, --recompute full, more ranks, or "
+               "more memory";
+    mine.partitioner = p->of.partitioner, mine.set = p->of.set;
+    mine.micro = p->of.micro;
+    const Plan *plan = try_plan(o, &p->of, entry, nentry);
+    Job j = job_open(&mine, plan);
+    return fit_help(&mine, plan, memory_limit(&j));
+}
+
+const Priced *plans_best(const Options *o, Priced *p, uint32_t n,
+                         Graph *const *entry, int nentry)
+{
+    if (n && !p[0].why && p[0].fits && !p[0].rough) {
+        if (!p[0].plan)
+            p[0].plan = try_plan(o, &p[0].of, entry, nentry);
         return p;
+    }
     if (!n || p[0].why)
-        err_code(4, o->file[0], "no partitioner has a plan for %lld ranks: %s",
-                 (long long)o->ranks, n ? p[0].why : "none was tried");
+        err_code(4, o->file[0], "no partitioner has a plan for %d ranks: %s",
+                 ranks_wanted(o), n ? p[0].why : "none was tried");
     Str near = { .arena = o->arena };
     for (uint32_t i = 0; i < n && i < 3 && !p[i].why; i++)
-        str_add(&near, "%s%s --micro %d: %.0f MiB", i ? "; " : "", p[i].name,
-                p[i].micro, mib(p[i].leaves + p[i].arena + p[i].io));
-    err_code(3, o->file[0], "no plan fits the memory of a rank; nearest: %s",
-             near.p);
+        str_add(&near, "%s%s --micro %d: %.1f MiB", i ? "; " : "", p[i].name,
+                p[i].micro, mib(memory_all(&p[i])));
+    err_code(3, o->file[0], "no plan fits the memory of a rank; nearest: %s\n%s",
+             near.p, ways_text(o, p, entry, nentry));
 }

@@ -5,9 +5,19 @@
 #include "compiler/options.h"
 #include "passes/clock.h"
 
+/* A plan that is made by the words of a command line. */
+typedef struct Try {
+    const char *name;                     /* those words: "megatron -P tp=2" */
+    const char *partitioner, *recompute;  /* recompute NULL: as o says */
+    List set;
+    int micro, ranks;                     /* ranks 0: as o says */
+} Try;
+
 typedef struct Priced {
-    const char *name, *why;               /* "megatron -P tp=2"; refused */
+    const char *name, *why;               /* why: it was refused; NULL */
+    Try of;                               /* by auto */
     int micro;
+    bool rough;                           /* judged by its nodes alone */
     Plan *plan;
     Spent spent;                          /* of a step, by the clock */
     int64_t leaves, arena, io;            /* bytes of a rank */
@@ -23,6 +33,7 @@ void memory_price(const Graph *, const Job *, Priced *);
 /* Bytes that the plan, or else the cluster, allows a rank. */
 int64_t memory_limit(const Job *);
 double mib(int64_t bytes);
+int64_t leaf_bytes(const Graph *);        /* params and states of a rank */
 /* Who lives at the peak of a scheduled graph; what is made again, beside the
  * same graph where nothing is. */
 void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
@@ -30,11 +41,34 @@ void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
 char *fit_help(const Options *, const Plan *, int64_t limit);
 /* Fill in what p->plan costs for the entry. */
 void plan_price(const Options *, const Graph *, Priced *p);
+/* ---- plan_try.c ---- */
+
+typedef struct Tries { Try *at; uint32_t n, cap; Arena *arena; } Tries;
+/* a, b: "tp=2", or NULL. */
+void try_add(Tries *, int micro, const char *recompute,
+             const char *partitioner, const char *a, const char *b);
+
+typedef struct Work {
+    Graph *const *entry;
+    int nentry;
+    const Graph *begun;                   /* plan_entry's, before `partition`;
+                                             NULL */
+    bool judge;                           /* not priced: roughly, and micro is
+                                             what may fit */
+} Work;
+/* All of them, side by side; plan is NULL in what comes back. */
+Priced *tries_run(const Options *, const Work *, const Try *, uint32_t n);
+Plan *try_plan(const Options *, const Try *, Graph *const *entry, int n);
+
+/* ---- plan_auto.c ---- */
+
 /* All that auto tries for --ranks and --micro, best first. */
 Priced *plans_auto(const Options *, Graph *const *entry, int nentry,
                    uint32_t *n);
 void plans_print(const Priced *, uint32_t n, FILE *);
-/* The first; err 3 where none fits, 4 where there is none. */
-const Priced *plans_best(const Options *, const Priced *, uint32_t n);
+/* The first; err 3 where none fits, with the cheapest ways to fit, 4 where
+ * there is none. */
+const Priced *plans_best(const Options *, Priced *, uint32_t n,
+                         Graph *const *entry, int nentry);
 
 #endif

@@ -5,9 +5,10 @@ mlp=$root/models/mlp.lua
 
 run "$dpc" plan "$mlp" --ranks 4 --micro 1 --partitioner auto -o auto.lua
 exits 0 "auto: every shipped partitioner is a row" "^ddp " "^zero " \
-    "^zero -P gather=use " "^megatron -P tp=2 " "^megatron -P tp=4 "
-sed -n "s/ -P / /p;/^ddp\|^zero \+[0-9]/p" log | awk "{ print \$1, \$2, \$(NF - 5) }" > auto.times
-if sort -c -n -k3 auto.times 2>&1; then ok "auto: the quickest stands first"
+    "^zero3 " "^ulysses -P sp=2 " "^megatron -P tp=2 " "^megatron -P tp=4 "
+sed -n "s/ -P [a-z]*=[a-z0-9]*//g;/^[a-z0-9]* \+1 /p" log |
+    awk '{ print $1, $2, $3 }' > auto.times
+if sort -c -s -n -k3 auto.times 2>&1; then ok "auto: the quickest stands first"
 else not_ok "auto: the quickest stands first" "$(cat auto.times)"; fi
 "$dpc" verify "$mlp" --ranks 4 --plan auto.lua > log 2>&1
 rc=$?
