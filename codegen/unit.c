@@ -27,7 +27,8 @@ static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
     if (!b->used)
         die("%s has no buffer", n->name);
     int64_t at = b->space != LEAVES ? buf_place(b, k)
-               : u->leaf[unit_leaf(u, unit_leaf_kind(n->op), n->name, g, root)].at;
+               : u->leaf[unit_leaf(u, unit_leaf_kind(n->op), n->name, g,
+                                   root)].at;
     return (DpcBuf){ .at = at, .size = b->size, .stride = b->stride,
                      .slots = 1, .space = (uint8_t)b->space,
                      .dtype = (uint8_t)(t->dtype + 1), .value = r + 1,

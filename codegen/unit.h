@@ -42,8 +42,8 @@ typedef struct UnitReport {
     double seconds;                       /* in cc and ld */
 } UnitReport;
 
-/* Build what `o` asks for from graphs in PHASE_SCHED, one an entry and role.  err (5)
- * when cc fails or cannot be run, or a file cannot be written. */
+/* Build what `o` asks for from graphs in PHASE_SCHED, one an entry and role.
+ * err (5) when cc fails or cannot be run, or a file cannot be written. */
 void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *,
                 UnitReport *);
 

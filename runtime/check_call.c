@@ -110,8 +110,8 @@ static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
     DpcAxes parts = k->kind == DPC_REDUCE_SCATTER ? k->axes : 0;
     DpcAxes joins = k->kind == DPC_ALL_GATHER ? k->axes : 0;
     DpcAxes wants = k->kind == DPC_ALL_TO_ALL ? k->axes : joins;
-    return k->kind <= DPC_ALL_TO_ALL && (in->pending & ends) == ends && (in->split & wants) == wants
-        && !(in->split & parts)
+    return k->kind <= DPC_ALL_TO_ALL && (in->pending & ends) == ends
+        && (in->split & wants) == wants && !(in->split & parts)
         && out->pending == (DpcAxes)(in->pending & ~ends)
         && out->split == (DpcAxes)((in->split & ~joins) | parts);
 }

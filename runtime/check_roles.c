@@ -3,10 +3,10 @@
  * Ranks that differ in the stage axes only talk by hops, and the ranks of one
  * role do the same at the same time, so a role stands for all of its ranks.
  * Its list is an order in which its own steps can run, and its hops are in
- * that order on every rank (check_bytes.c holds that).  So
- * the roles are walked side by side, each through its list up to its next
- * hop.  A hop is over when each of its members has met the other end: of what
- * one role sends another, the k-th is the k-th that is received.  Walked to
+ * that order on every rank (check_bytes.c holds that).  So the roles are
+ * walked side by side, each through its list up to its next hop.  A hop is
+ * over when each of its members has met the other end: of what one role sends
+ * another, the k-th is the k-th that is received.  Walked to
  * their ends, the lists are one order of all steps of all roles in which each
  * comes after what it waits for, so no run of the streams can stop; and where
  * they cannot be walked, one step after the other (hunt.c) would not end.

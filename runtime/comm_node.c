@@ -227,7 +227,8 @@ static DpcStatus reduce_small(Node *n, const DpcWire *w)
 {
     int32_t g = w->group, turn = n->round[g] & 1;
     int64_t bytes = w->count * dpc_dtype_size(w->dtype);
-    memcpy(n->page->rank[n->comm.local_rank].small[g][turn], w->in, (size_t)bytes);
+    memcpy(n->page->rank[n->comm.local_rank].small[g][turn], w->in,
+           (size_t)bytes);
     DpcStatus s = meet(n, g);
     if (s)
         return s;
