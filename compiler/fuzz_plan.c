@@ -183,6 +183,9 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
     p->bucket = buckets[draw_below(d, COUNT(buckets))];
     p->compute = chance(&w, 3) ? BF16 : F32;
     p->exact = chance(&w, 2);
+    p->recompute = chance(&w, 2) ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
+    if (p->recompute == RECOMPUTE_FULL)
+        has(&w, FEATURE_recompute);
     if (p->bucket < 1 << 20)
         has(&w, FEATURE_small_buckets);
     if (p->compute == BF16)

@@ -10,7 +10,8 @@
 #include "passes/clock.h"
 #include <stdlib.h>
 
-enum { LEAST = 4096 };                    /* bytes: less always waits */
+enum { PARTS = 4096 };                    /* of all that forward stores: what
+                                             is smaller always waits */
 
 static const Node *at(const Asked *a, Ref r)
 {
@@ -101,7 +102,7 @@ static bool is_value(const Asked *a, Ref r)
     bool once = n->segment == BEGIN
         && mesh_size(m, mesh_axes(m, TIME)) == 1;
     return a->stored[r] && !a->f->kept[r] && (once || n->segment == FORWARD)
-        && type_bytes(m, &n->type) >= LEAST;
+        && type_bytes(m, &n->type) >= a->least;
 }
 
 typedef struct Cone { Value *value; List node; uint32_t cap; } Cone;
@@ -147,6 +148,10 @@ static int ascending(const void *p, const void *q)
 static void find_values(Asked *a)
 {
     const Graph *g = a->f->g;
+    for (Ref r = 0; r < g->n; r++)
+        if (a->stored[r] && at(a, r)->segment == FORWARD)
+            a->least += type_bytes(&g->mesh, &at(a, r)->type);
+    a->least /= PARTS;
     for (Ref r = 0; r < g->n; r++)
         if (is_value(a, r))
             a->value[r] = ++a->q.n;

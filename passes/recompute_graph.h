@@ -14,6 +14,7 @@ typedef struct Asked {
     bool *stored;                         /* by node: lies in memory */
     uint32_t *moment, *order;             /* of a launch; launch of a moment */
     uint32_t *value;                      /* by node: which value, + 1 */
+    int64_t least;                        /* bytes worth a choice */
     uint32_t *seen, stamp;                /* by node: of a search */
 } Asked;
 

@@ -1,8 +1,8 @@
 /* recompute_search.c -- a choice of what waits, for questions of any size.
  *
  * From all waiting on: of all changes of one value's fate, and of all its
- * twins' at once, the one that takes most bytes over the limit away for each
- * second that it adds, until none are over.  Bytes over are summed over all
+ * twins' at once, those that take most bytes over the limit away for each
+ * second that they add, until none are over.  Bytes over are summed over all
  * operations, not looked at where they are most: so a change counts that
  * lowers one of two peaks.  Then each that is made again waits after all, the
  * dearest first, if that still fits and saves seconds.  Twins first: repeated
@@ -16,6 +16,7 @@
 enum { BRANCHES = 60000, SMALL = 24 };
 enum { WORK = 300 << 20 };                /* operations walked in all */
 enum { HALVES = 12 };                     /* steps towards the lowest limit */
+enum { FEW = 8 };                         /* one in so many changes at once */
 
 typedef struct Twins { uint32_t n, cap, *value; } Twins;
 
@@ -51,27 +52,49 @@ static double gain(const Answer *now, const Answer *then)
     return more <= 0 ? 1e30 * (1 + less) : less / more;
 }
 
-/* The best change of one of those sets; false: none is one. */
+typedef struct Gain { double gain; uint32_t set; } Gain;
+
+static int more(const void *a, const void *b)
+{
+    const Gain *x = a, *y = b;
+    if (x->gain != y->gain)
+        return (x->gain < y->gain) - (x->gain > y->gain);
+    return (x->set > y->set) - (x->set < y->set);
+}
+
+/* The change, if it still gains half of what it did. */
+static bool take(Search *s, const Twins *set, double gained)
+{
+    flip(s, set);
+    Answer a = ask(s);
+    if (gain(&s->now, &a) >= gained / 2) {
+        s->now = a;
+        return true;
+    }
+    flip(s, set);
+    return false;
+}
+
+/* The best changes of those sets, a few at a time; false: there is none. */
 static bool improve(Search *s, const Twins *set, uint32_t n)
 {
-    double most = 0;
-    uint32_t best = n;
-    Answer then = s->now;
+    Gain *all = alloc(s->q->arena, (n + 1) * sizeof *all);
+    uint32_t some = 0;
     for (uint32_t i = 0; i < n && s->work > 0; i++) {
         if (!set[i].n)
             continue;
         flip(s, &set[i]);
         Answer a = ask(s);
         double g = gain(&s->now, &a);
-        if (g > most)
-            most = g, best = i, then = a;
+        if (g > 0)
+            all[some++] = (Gain){ g, i };
         flip(s, &set[i]);
     }
-    if (best == n)
-        return false;
-    flip(s, &set[best]);
-    s->now = then;
-    return true;
+    qsort(all, some, sizeof *all, more);
+    bool any = false;
+    for (uint32_t i = 0; i < some && i <= some / FEW && s->now.excess > 0; i++)
+        any |= take(s, &set[all[i].set], all[i].gain);
+    return any;
 }
 
 typedef struct Dear { double cost; uint32_t value; } Dear;

@@ -22,7 +22,8 @@ done
 # Blocks made again: half the arena for a quarter of the flops, at most.
 "$dpc" compile -v "$root/models/dalle2/decoder.lua" --recompute full \
     --emit schedule --emit-dir out > log 2>&1
-again=$(sed -n 's/^dpc: train: backward makes [0-9]* values again: +\([0-9.]*\) % flops, arena \([0-9.]*\) MiB of \([0-9.]*\)$/\1 \2 \3/p' log)
+again=$(grep "^dpc: train: backward makes" log | tr -d + |
+    awk '{ print $8, $12, $15 }')
 set -- $again 0 0 0
 note "decoder, recompute=full: +$1 % flops, arena $2 of $3 MiB"
 if holds "$2 > 0 && $2 <= 0.5 * $3 && $1 <= 25"; then

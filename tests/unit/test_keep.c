@@ -120,7 +120,8 @@ static double play(const Question *q, unsigned keep, int64_t *peak)
         for (uint32_t i = 0; m->late && i < m->nread; i++)
             make(q, keep, m->read[i], m->before);
         Event *e = &event[nevent++];
-        *e = (Event){ .other = m->other, .make = m->nmade ? (int)*m->made : -1 };
+        *e = (Event){ .other = m->other,
+                      .make = m->nmade ? (int)*m->made : -1 };
         for (uint32_t i = 0; i < m->nread; i++) {
             uint32_t v = m->read[i];
             e->read[e->n] = v;
