@@ -7,6 +7,8 @@
  * itself is a statistic and stays f32, as does one that makes a scalar; an
  * outer product, which folds nothing, does too.  This is the mixed precision
  * of Micikevicius et al. (ICLR 2018) with bf16, which needs no loss scale.
+ * Where no gradient is taken nothing is kept for one, and results stay as wide
+ * as they were summed: a sampler feeds its network its own rounding.
  * Gradients of the narrow values are narrow in turn (grad.c). */
 #include "passes/pass.h"
 
@@ -37,23 +39,33 @@ static Ref cast_to(Graph *g, Ref r, DType d, const Node *like)
     return q;
 }
 
-static Ref narrow(Copy *c, Ref r, DType d)
+/* kept: what the result is kept in. */
+static Ref narrow(Copy *c, Ref r, DType d, DType kept)
 {
     const Node *n = &c->in->node[r];
     Ref in[NIN];
     for (int i = 0; i < n->nin; i++)
         in[i] = cast_to(c->out, c->map[n->in[i]], d, n);
     Ref q = copy_node_in(c, r, in, n->nin);
-    return cast_to(c->out, cast_to(c->out, q, d, n), F32, n);
+    return cast_to(c->out, cast_to(c->out, q, kept, n), F32, n);
+}
+
+static bool trains(const Graph *g)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_grad)
+            return true;
+    return false;
 }
 
 Graph *pass_cast(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     DType d = j->plan ? j->plan->compute : F32;
+    DType kept = trains(in) ? d : F32;
     for (Ref r = 0; r < in->n; r++)
         if (d != F32 && narrowed(in, r))
-            c.map[r] = narrow(&c, r, d);
+            c.map[r] = narrow(&c, r, d, kept);
         else
             copy_node(&c, r);
     Graph *g = copy_end(&c), *out = graph_simplify(g, j);
