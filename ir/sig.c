@@ -303,13 +303,9 @@ static Sig bind_variadic(const Graph *g, Op op, const Ref *in, int nin,
     return s;
 }
 
-Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
-             const char *loc)
+static Sig bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
+                const char *loc)
 {
-    static const Attr none;
-    a = a ? a : &none;
-    if (ops[op].arity < 0)
-        return bind_variadic(g, op, in, nin, loc);
     Sig s = { .nin = nin, .nop = nin, .stride = a->stride ? a->stride : 1,
               .pad = a->pad, .dilate = a->dilate ? a->dilate : 1 };
     bool own = ops[op].sig[0] == '@';
@@ -336,6 +332,95 @@ Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
     if (own)
         mark_fixed(&s, op);
     mark_folded(&s);
+    return s;
+}
+
+/* ---- what was bound before ---- */
+
+enum { BOUND = 1 << 10, TEXT = 64, LETTERS = 6 };   /* BOUND: a power of two */
+
+/* A binding follows from sizes and attributes alone, and a network of equal
+ * blocks has few of them: the last of each hash is kept. */
+typedef struct Bound {
+    Op op;
+    int nin, nletter, ndim[NIN], rest[4];
+    int64_t dim[NIN][NDIM], at, size;
+    char sig[TEXT], c[LETTERS];
+    int64_t letter[LETTERS];
+    bool known;
+    Sig s;
+} Bound;
+
+static uint64_t bound_hash(const Graph *g, Op op, const Attr *a, const Ref *in,
+                           int nin)
+{
+    uint64_t h = op, by = 0x9e3779b97f4a7c15u;
+    for (const char *p = a->sig; p && *p; p++)
+        h = (h ^ (uint8_t)*p) * by;
+    for (int i = 0; i < nin; i++) {
+        const Type *t = &g->node[in[i]].type;
+        for (int d = 0; d < t->ndim; d++)
+            h = (h ^ (uint64_t)t->dim[d]) * by;
+        h = (h ^ (uint64_t)t->ndim) * by;
+    }
+    for (int i = 0; i < a->nletter; i++)
+        h = (h ^ (uint64_t)a->letter[i].size) * by;
+    return (h ^ (uint64_t)(a->at + 64 * a->dim)) * by;
+}
+
+static bool bound_equal(const Bound *b, const Graph *g, Op op, const Attr *a,
+                        const Ref *in, int nin)
+{
+    bool same = b->known && b->op == op && b->nin == nin && b->at == a->at
+        && b->nletter == a->nletter && b->size == a->size
+        && b->rest[0] == a->dim && b->rest[1] == a->stride
+        && b->rest[2] == a->pad && b->rest[3] == a->dilate
+        && strcmp(b->sig, a->sig ? a->sig : "") == 0;
+    for (int i = 0; same && i < a->nletter; i++)
+        same = b->c[i] == a->letter[i].c && b->letter[i] == a->letter[i].size;
+    for (int i = 0; same && i < nin; i++) {
+        const Type *t = &g->node[in[i]].type;
+        same = b->ndim[i] == t->ndim
+            && memcmp(b->dim[i], t->dim, (size_t)t->ndim * sizeof *t->dim) == 0;
+    }
+    return same;
+}
+
+static void bound_keep(Bound *b, const Graph *g, Op op, const Attr *a,
+                       const Ref *in, int nin)
+{
+    b->known = nin <= NIN && a->nletter <= LETTERS
+        && (!a->sig || strlen(a->sig) < TEXT);
+    if (!b->known)
+        return;
+    b->op = op, b->nin = nin, b->nletter = a->nletter;
+    b->at = a->at, b->size = a->size;
+    b->rest[0] = a->dim, b->rest[1] = a->stride;
+    b->rest[2] = a->pad, b->rest[3] = a->dilate;
+    strcpy(b->sig, a->sig ? a->sig : "");
+    for (int i = 0; i < a->nletter; i++)
+        b->c[i] = a->letter[i].c, b->letter[i] = a->letter[i].size;
+    for (int i = 0; i < nin; i++) {
+        b->ndim[i] = g->node[in[i]].type.ndim;
+        memcpy(b->dim[i], g->node[in[i]].type.dim, sizeof b->dim[i]);
+    }
+}
+
+Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
+             const char *loc)
+{
+    static _Thread_local Bound bound[BOUND];
+    static const Attr none;
+    a = a ? a : &none;
+    if (ops[op].arity < 0)
+        return bind_variadic(g, op, in, nin, loc);
+    Bound *b = &bound[bound_hash(g, op, a, in, nin) >> 32 & (BOUND - 1)];
+    if (bound_equal(b, g, op, a, in, nin))
+        return b->s;
+    Sig s = bind(g, op, a, in, nin, loc);
+    bound_keep(b, g, op, a, in, nin);
+    if (b->known)
+        b->s = s;
     return s;
 }
 
