@@ -199,13 +199,14 @@ static void join_operands(Fuse *f, Ref r)
 }
 
 /* Groups that read one value: it is read once. */
-static void join_siblings(Fuse *f, Ref r)
+static void join_siblings(Fuse *f, Ref r, unsigned segments)
 {
     int seen[SIBLINGS], n = 0;
     for (uint32_t i = 0; i < f->to[r].n && n < SIBLINGS; i++) {
         Ref q = f->to[r].at[i];
         int b = fuse_group(f, q);
-        bool met = f->kind[q] != PLAIN;
+        bool met = f->kind[q] != PLAIN
+            || !(segments >> f->g->node[q].segment & 1);
         for (int k = 0; k < n && !met; k++)
             met = fuse_group(f, (Ref)seen[k]) == b;
         for (int k = 0; k < n && !met; k++)
@@ -217,6 +218,11 @@ static void join_siblings(Fuse *f, Ref r)
 
 Fuse *fuse_run(const Graph *in, Job *j)
 {
+    return fuse_run_in(in, j, ~0u);
+}
+
+Fuse *fuse_run_in(const Graph *in, Job *j, unsigned segments)
+{
     Fuse *f = fuse_new(in, j);
     const Graph *g = f->g;
     fuse_lie(f);
@@ -225,10 +231,10 @@ Fuse *fuse_run(const Graph *in, Job *j)
     drop_unread(f);
     groups_begin(f);
     for (Ref r = 0; r < g->n; r++)
-        if (f->kind[r] == PLAIN)
+        if (f->kind[r] == PLAIN && segments >> g->node[r].segment & 1)
             join_operands(f, r);
     for (Ref r = 0; r < g->n; r++)
         if (g->node[r].type.ndim && f->to[r].n > 1)
-            join_siblings(f, r);
+            join_siblings(f, r, segments);
     return f;
 }

@@ -111,5 +111,7 @@ void fuse_sort(Fuse *);
 Fuse *fuse_open(const Graph *, Job *);
 /* The groups of a graph, in the job's scratch. */
 Fuse *fuse_run(const Graph *, Job *);
+/* The same, in these segments alone (bits): none joins another's. */
+Fuse *fuse_run_in(const Graph *, Job *, unsigned segments);
 
 #endif

@@ -11,8 +11,8 @@
  *
  * That saves a pass over memory where the first fold shares a kernel with a
  * fold that keeps rows, and is a launch more where it does not.  So all such
- * sums are written as two, `fuse` is asked what it would do, and those that
- * found no company are put back.  Sums are only associated anew; where a plan
+ * sums are written as two, `fuse` is asked what it would do in the segments
+ * that have such, and those that found no company are put back.  Sums are only associated anew; where a plan
  * wants the same bits on any number of ranks, they are left alone. */
 #include "passes/fuse.h"
 
@@ -182,7 +182,10 @@ static bool worth(const Graph *in, Job *j, Halves *h)
     Ref *first = alloc(j->scratch, (in->n + 1) * sizeof *first);
     Graph *all = refolded(in, j, h, first);
     bool *half = alloc(j->scratch, all->n + 1), any = false;
-    Fuse *f = fuse_run(all, j);
+    unsigned segments = 0;
+    for (Ref r = 0; r < in->n; r++)
+        segments |= h[r].ok ? 1u << in->node[r].segment : 0;
+    Fuse *f = fuse_run_in(all, j, segments);
     for (Ref r = 0; r < in->n; r++)
         if (h[r].ok)
             half[first[r]] = half[first[r] + 1] = true;
