@@ -6,6 +6,9 @@
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
 #   ./build.sh parity [FILE]   models against numbers of the originals
 #   ./build.sh plans           models trained under many plans: one loss
+#   ./build.sh verify [N]      N drawn (model, plan) pairs proven, 400; and
+#                              the checker against damaged schedules
+#   ./build.sh tsan [NAME]     training steps under ThreadSanitizer
 #   ./build.sh demo [OPTIONS]  train and measure the small demo, two ranks
 #   ./build.sh bench [FILTER]  programs of tests/bench
 #   ./build.sh layers          who includes whom; no axis names in the core
@@ -151,6 +154,45 @@ plans() {
     SUITE=plans BUILD=$BUILD sh tests/run.sh
 }
 
+# Drawn pairs, then mutants; $2 of each class, and as many runs of each.
+verify() {
+    build >&2 && FILTER=test_check make_run -j"$JOBS" tests >&2 ||
+        { echo '0 passed, 1 failed, 0 skipped'; return 1; }
+    pass=0 fail=0
+    DPC_HOME=$PWD "$BUILD/dpc" verify --fuzz "${1:-400}" --seed 1 &&
+        pass=1 || { echo 'FAIL verify --fuzz'; fail=1; }
+    for t in "$BUILD"/tests/unit/test_check*; do
+        test "${t%.d}" = "$t" || continue
+        DPC_MUTANTS=${2:-200} DPC_RUNS=${2:-200} "$t" 2>&1 |
+            tee "$BUILD/verify.log" | grep -a ' made, '
+        grep -aq 'FAILED  ] [0-9]' "$BUILD/verify.log" &&
+            { echo "FAIL ${t##*/}"; fail=$((fail + 1)); } ||
+            pass=$((pass + 1))
+    done
+    echo "$pass passed, $fail failed, 0 skipped"
+    test $fail = 0
+}
+
+# No OpenMP and no oneDNN: what is not instrumented, the sanitizer misjudges.
+tsan() {
+    BUILD=${BUILD_TSAN:-build-tsan} out=$BUILD/tsan.log
+    FLAGS="$FLAGS -O1 -fsanitize=thread"
+    mkdir -p "$BUILD" && make_run -j"$JOBS" objects >&2 &&
+        make_run "$BUILD/libdpc.a" "$BUILD/libdpc_rt.a" >&2 &&
+        $CC $FLAGS $MPI_C $LUA_C $IMG_C -rdynamic -o "$BUILD/tsan" \
+            tests/tsan/*.c "$BUILD/libdpc.a" "$BUILD/libdpc_rt.a" \
+            -Wl,--as-needed $LIBS ||
+        { echo '0 passed, 1 failed, 0 skipped'; return 1; }
+    DPC_HOME=$PWD TSAN_OPTIONS="halt_on_error=1 exitcode=66" \
+        "$BUILD/tsan" "$@" > "$out" 2>&1
+    rc=$?
+    cat "$out"
+    pass=$(grep -c '^ok ' "$out") fail=$(grep -c '^not ok ' "$out")
+    [ $rc = 0 ] || fail=$((fail + 1))
+    echo "$pass passed, $fail failed, 0 skipped"
+    test $fail = 0
+}
+
 bench() {
     build && make_run -k -j"$JOBS" benches || return 1
     for b in "$BUILD"/tests/bench/*; do
@@ -264,7 +306,7 @@ EOF
 }
 
 case ${1:-build} in
-demo|test|asan|parity|plans) deps || exit 5 ;;
+demo|test|asan|parity|plans|verify|tsan) deps || exit 5 ;;
 esac
 libraries
 
@@ -276,11 +318,13 @@ demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
          build && "$BUILD/dpc" demo "$@" ;;
 parity)  shift; parity "$@" ;;
 plans)   plans ;;
+verify)  shift; verify "$@" ;;
+tsan)    shift; tsan "$@" ;;
 bench)   shift; bench "$@" ;;
 layers)  layers ;;
 size)    size ;;
 install) shift; install_to "$@" ;;
 deps)    deps && echo 'deps: all there' ;;
-clean)   rm -rf "$BUILD" build-asan compile_commands.json ;;
+clean)   rm -rf "$BUILD" build-asan build-tsan compile_commands.json ;;
 *)       sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
