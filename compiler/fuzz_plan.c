@@ -2,7 +2,8 @@
  *
  * A mesh of up to three rank axes and two of turns; the batch split over some
  * of them in some order; weights, moments and averages split anywhere that
- * divides.  No such plan need be good; every one must be right. */
+ * divides; values told to lie somewhere; scopes dealt to stages.  No such plan
+ * need be good; every one must be right. */
 #include "compiler/verify.h"
 
 const char *const feature_names[NFEATURE] = {
@@ -25,6 +26,7 @@ typedef struct Drawing {
     Arena *arena;
     int64_t batch;
     Split order;                          /* of the batch */
+    const Graph *g;
     int weights, states;                  /* of ten, so many are split */
 } Drawing;
 
@@ -130,7 +132,7 @@ static const LeafPlan *plan_of_weight(const Drawing *w, const Graph *g,
 
 static void leaves_draw(Drawing *w, const Graph *g)
 {
-    bool apart = chance(w, 1), own = chance(w, 5);
+    bool apart = chance(w, 2), own = chance(w, 5);
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         if (n->op == OP_input)
@@ -156,6 +158,70 @@ static void leaves_draw(Drawing *w, const Graph *g)
         has(w, FEATURE_weights_split);
 }
 
+/* ---- words of the plan ---- */
+
+/* Weights whole for a step, a turn or a use; sums once a step or a turn. */
+static void weights_words_draw(Drawing *w)
+{
+    Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
+    Axes turns = mesh_axes(&w->plan->mesh, TIME);
+    w->plan->gather = (GatherWhen)draw_below(w->d, 3);
+    w->plan->reduce = (ReduceWhen)draw_below(w->d, 2);
+    if (ranks && w->weights && w->plan->gather)
+        has(w, w->plan->gather == GATHER_BATCH ? FEATURE_gather_batch
+                                               : FEATURE_gather_use);
+    if (turns && ranks && w->plan->reduce == REDUCE_EACH)
+        has(w, FEATURE_reduce_each);
+}
+
+static void recompute_draw(Drawing *w)
+{
+    static const int feature[] = { -1, FEATURE_remade_none,
+                                   FEATURE_remade_all, FEATURE_remade_to_fit };
+    Recompute word = (Recompute)draw_below(w->d, 4);
+    w->plan->recompute = word;
+    w->plan->bytes = 1 << (12 + draw_below(w->d, 8));
+    if (word != RECOMPUTE_SELECTIVE)
+        has(w, (Feature)feature[word]);
+}
+
+/* Some splits of that type's dimensions, the others free. */
+static Lie lie_draw(Drawing *w, const Type *t)
+{
+    Lie l = { .ndim = t->ndim };
+    Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
+    for (int d = 0; d < t->ndim; d++) {
+        l.free[d] = chance(w, 4);
+        if (l.free[d])
+            continue;
+        l.split[d] = split_draw(w, t->dim[d], ranks, 5);
+        ranks &= (Axes)~split_axes(l.split[d]);
+    }
+    return l;
+}
+
+/* Values that are neither leaves nor numbers, by their whole names. */
+static void values_draw(Drawing *w)
+{
+    Plan *p = w->plan;
+    int n = 1 + (int)draw_below(w->d, 3);
+    if (!mesh_axes(&p->mesh, SPACE) || !chance(w, 4))
+        return;
+    for (int tries = 0; tries < 40 && (int)p->nvalue < n; tries++) {
+        const Node *x = &w->g->node[draw_below(w->d, w->g->n)];
+        if (ops[x->op].leaf || x->op == OP_grad || !x->type.ndim)
+            continue;
+        GROW(w->arena, p->value, p->nvalue, p->valuecap);
+        ValuePlan *v = &p->value[p->nvalue++];
+        *v = (ValuePlan){ .loc = "fuzz", .lie = lie_draw(w, &x->type) };
+        v->grad = chance(w, 5) ? v->lie : lie_draw(w, &x->type);
+        v->name = *x->scope ? fmt(w->arena, "%s.%s", x->scope, x->name)
+                            : x->name;
+    }
+    if (p->nvalue)
+        has(w, FEATURE_constraints);
+}
+
 static int64_t batch_of(const Graph *g)
 {
     for (Ref r = 0; r < g->n; r++)
@@ -171,7 +237,7 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
     Plan *p = alloc(a, sizeof *p);
     *features = 0;
     Drawing w = { .d = d, .plan = p, .has = features, .arena = a,
-                  .batch = batch_of(g) };
+                  .batch = batch_of(g), .g = g };
     mesh_draw(&w);
     if (chance(&w, 4))
         stages_draw(d, p, g, a, features);
@@ -180,12 +246,11 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
         has(&w, FEATURE_batch_split);
     w.weights = share[draw_below(d, 3)], w.states = share[draw_below(d, 3)];
     leaves_draw(&w, g);
+    weights_words_draw(&w), recompute_draw(&w);
+    values_draw(&w);
     p->bucket = buckets[draw_below(d, COUNT(buckets))];
     p->compute = chance(&w, 3) ? BF16 : F32;
     p->exact = chance(&w, 2);
-    p->recompute = chance(&w, 2) ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
-    if (p->recompute == RECOMPUTE_FULL)
-        has(&w, FEATURE_recompute);
     if (p->bucket < 1 << 20)
         has(&w, FEATURE_small_buckets);
     if (p->compute == BF16)

@@ -33,7 +33,9 @@ int verify_fuzz(const Options *);
     X(ranks) X(two_axes) X(three_axes) X(turns) X(turns_of_turns) \
     X(batch_split) X(inputs_apart) X(weights_split) X(dimension_by_two) \
     X(two_dimensions) X(states_apart) X(small_buckets) X(exact) X(bf16) \
-    X(stages) X(stages_of_a_role) X(weights_apart) X(recompute)
+    X(stages) X(stages_of_a_role) X(weights_apart) \
+    X(gather_batch) X(gather_use) X(reduce_each) X(remade_none) \
+    X(remade_all) X(remade_to_fit) X(constraints)
 typedef enum Feature {
 #define X(name) FEATURE_##name,
     FEATURES(X)
@@ -44,7 +46,7 @@ extern const char *const feature_names[NFEATURE];
 
 typedef struct Draw { uint64_t state; } Draw;
 uint64_t draw_below(Draw *, uint64_t n);  /* 0 .. n - 1 */
-/* A plan for the graph's leaves, and what it has. */
+/* A plan for the graph's leaves and values, and what it has. */
 Plan *plan_draw(Draw *, const Graph *, Arena *, uint32_t *features);
 
 /* fuzz_stage.c: makes a pipeline of the plan, where the model has scopes. */

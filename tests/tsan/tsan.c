@@ -26,7 +26,7 @@ static const struct Case {
     { "mlp zero", "models/mlp.lua", "zero", 1, { "batch=8", "hidden=16" } },
     { "clip ddp", "models/dalle2/clip.lua", "ddp", 1,
       { "batch=4", "size=tiny" } },
-    { "prior megatron", "models/dalle2/prior.lua", "megatron", 1,
+    { "prior zero", "models/dalle2/prior.lua", "zero", 1,
       { "batch=4", "size=tiny" } },
     { "decoder ddp", "models/dalle2/decoder.lua", "ddp", 2,
       { "batch=4", "size=tiny" } },
