@@ -2,7 +2,7 @@
  *
  * A mesh of up to three rank axes and two of turns; the batch split over some
  * of them in some order; weights, moments and averages split anywhere that
- * divides; values told to lie somewhere; scopes dealt to stages.  No such plan
+ * divides; values told to lie somewhere; stages (fuzz_stage.c).  No such plan
  * need be good; every one must be right. */
 #include "compiler/verify.h"
 
