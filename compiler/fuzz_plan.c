@@ -2,8 +2,8 @@
  *
  * A mesh of up to three rank axes and two of turns; the batch split over some
  * of them in some order; weights, moments and averages split anywhere that
- * divides; values told to lie somewhere; stages (fuzz_stage.c).  No such plan
- * need be good; every one must be right. */
+ * divides, or, in some, anywhere; values told to lie somewhere; stages
+ * (fuzz_stage.c).  No such plan need be good; every one must be right. */
 #include "compiler/verify.h"
 
 const char *const feature_names[NFEATURE] = {
@@ -28,6 +28,7 @@ typedef struct Drawing {
     Split order;                          /* of the batch */
     const Graph *g;
     int weights, states;                  /* of ten, so many are split */
+    bool uneven;                          /* sizes need not divide */
 } Drawing;
 
 static bool chance(Drawing *w, uint64_t of_ten)
@@ -67,7 +68,7 @@ static Split split_draw(Drawing *w, int64_t n, Axes from, uint64_t of_ten)
         int i = (int)draw_below(w->d, (uint64_t)m->naxis);
         Split next = split_push(s, i);
         if (from >> i & 1 && !(split_axes(s) >> i & 1) && chance(w, of_ten)
-            && n % split_parts(m, next) == 0)
+            && (w->uneven || n % split_parts(m, next) == 0))
             s = next;
     }
     return s;
@@ -239,6 +240,9 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
     Drawing w = { .d = d, .plan = p, .has = features, .arena = a,
                   .batch = batch_of(g), .g = g };
     mesh_draw(&w);
+    w.uneven = chance(&w, 3) && p->mesh.naxis;
+    if (w.uneven)
+        has(&w, FEATURE_uneven);
     if (chance(&w, 4))
         stages_draw(d, p, g, a, features);
     w.order = split_draw(&w, w.batch, (Axes)~mesh_axes(&p->mesh, STAGE), 8);

@@ -33,7 +33,7 @@ int verify_fuzz(const Options *);
     X(ranks) X(two_axes) X(three_axes) X(turns) X(turns_of_turns) \
     X(batch_split) X(inputs_apart) X(weights_split) X(dimension_by_two) \
     X(two_dimensions) X(states_apart) X(small_buckets) X(exact) X(bf16) \
-    X(stages) X(stages_of_a_role) X(weights_apart) \
+    X(stages) X(stages_of_a_role) X(weights_apart) X(uneven) \
     X(gather_batch) X(gather_use) X(reduce_each) X(remade_none) \
     X(remade_all) X(remade_to_fit) X(constraints)
 typedef enum Feature {
