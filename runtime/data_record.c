@@ -539,7 +539,7 @@ static DpcStatus rows_open(DpcTars *t)
                             t->file.path[0], DPC_NFIELD);
         s = dpc_shards_open(r->name, r->dir, &c->shards);
         c->kind = DPC_M_ROWS;
-        snprintf(c->name, sizeof c->name, "%s", r->name);
+        memcpy(c->name, r->name, sizeof c->name);
         t->ncolumn++;
     }
     return s;
