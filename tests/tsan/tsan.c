@@ -115,7 +115,7 @@ static DpcStatus rank_run(Rank *r, DpcRt *rt)
     DpcStatus s = dpc_rt_run(rt, init, 0);
     for (uint64_t i = 0; !s && i < STEPS; i++)
         s = dpc_rt_run(rt, train, i);
-    r->beside = rt->walk[train].both;
+    r->beside = rt->walk[train].uses[DPC_COLLECT];
     return s;
 }
 
