@@ -106,6 +106,18 @@ static Kernel *kernel_of(const Unit *u, const Graph *g, const Ref *node, int n,
     return k;
 }
 
+/* Described and printed once, whatever turns it runs in. */
+static const UnitCall *call_of(Unit *u, Program *p, const Ref *node, int n,
+                               const uint32_t *uses)
+{
+    UnitCall *c = &p->call_of[node[0]];
+    if (!c->kernel) {
+        c->kernel = kernel_of(u, p->g, node, n, uses);
+        c->row = unit_kernel(u, c->kernel);
+    }
+    return c;
+}
+
 static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
 {
     for (int i = 0; i < k->nin; i++)
@@ -141,9 +153,10 @@ static bool is_flat(const Unit *u, const Kernel *k)
 static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
                         const uint32_t *uses)
 {
-    Kernel *k = kernel_of(u, p->g, l->node, l->n, uses);
+    const UnitCall *c = call_of(u, p, l->node, l->n, uses);
+    Kernel *k = c->kernel;
     q->kind = DPC_STEP_KERNEL;
-    q->call = unit_kernel(u, k);
+    q->call = c->row;
     unit_watch(u, p, q->call, &k, 1);
     kernel_args(u, p, q, k);
     arg_scratch(u, p, l);
@@ -154,8 +167,8 @@ static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
 }
 
 /* The kernels of a bucket, in the order of their first nodes. */
-static int bucket_kernels(Unit *u, const Program *p, const Launch *l,
-                          const uint32_t *uses, Kernel **k)
+static int bucket_kernels(Unit *u, Program *p, const Launch *l,
+                          const uint32_t *uses, Kernel **k, uint32_t *row)
 {
     const Graph *g = p->g;
     Ref *node = alloc(u->arena, (size_t)l->n * sizeof *node);
@@ -168,21 +181,23 @@ static int bucket_kernels(Unit *u, const Program *p, const Launch *l,
         for (int m = i; first && m < l->n; m++)
             if (g->node[l->node[m]].kernel == label)
                 node[count++] = l->node[m];
-        if (first)
-            k[n++] = kernel_of(u, g, node, count, uses);
+        if (!first)
+            continue;
+        const UnitCall *c = call_of(u, p, node, count, uses);
+        k[n] = c->kernel, row[n++] = c->row;
     }
     return n;
 }
 
 /* Twins: one step over all of them.  False when their texts differ after all;
  * then each has a step of its own. */
-static bool twin_step(Unit *u, Program *p, DpcStep *q, Kernel *const *k, int n)
+static bool twin_step(Unit *u, Program *p, DpcStep *q, Kernel *const *k,
+                      const uint32_t *row, int n)
 {
     q->kind = DPC_STEP_KERNEL;
-    q->call = unit_kernel(u, k[0]);
+    q->call = row[0];
     for (int i = 0; i < n; i++)
-        if (!is_flat(u, k[i])
-            || unit_kernel(u, k[i]) != q->call)
+        if (!is_flat(u, k[i]) || row[i] != q->call)
             return false;
     unit_watch(u, p, q->call, k, n);
     for (int i = 0; i < n; i++)
@@ -380,16 +395,17 @@ static void bucket_steps(Unit *u, Program *p, const Step *s, const Launch *l,
                          const uint32_t *uses)
 {
     Kernel **k = alloc(u->arena, (size_t)l->n * sizeof *k);
-    int n = bucket_kernels(u, p, l, uses, k);
+    uint32_t *row = alloc(u->arena, (size_t)l->n * sizeof *row);
+    int n = bucket_kernels(u, p, l, uses, k, row);
     DpcStep q = step_begin(p, s);
-    if (twin_step(u, p, &q, k, n)) {
+    if (twin_step(u, p, &q, k, row, n)) {
         step_push(u, p, q, l->node[l->n - 1]);
         return;
     }
     for (int i = 0; i < n; i++) {
         q = step_begin(p, s);
         q.kind = DPC_STEP_KERNEL;
-        q.call = unit_kernel(u, k[i]);
+        q.call = row[i];
         unit_watch(u, p, q.call, &k[i], 1);
         kernel_args(u, p, &q, k[i]);
         if (is_flat(u, k[i]))
@@ -472,6 +488,7 @@ static void program_new(Unit *u, Program *p, const Graph *g)
                       * sizeof *p->buf_of);
     p->node_of = alloc(u->arena, (g->n + 1) * sizeof *p->node_of);
     p->watched_at = alloc(u->arena, (g->n + 1) * sizeof *p->watched_at);
+    p->call_of = alloc(u->arena, (g->n + 1) * sizeof *p->call_of);
     p->coll_of = alloc(u->arena, (g->sched->nlaunch + 1)
                        * sizeof *p->coll_of);
     uint32_t *uses = graph_uses(g, u->arena);

@@ -60,6 +60,9 @@ void unit_threads(int threads);
 
 /* ---- between the files of unit ---- */
 
+/* A kernel as a program describes it, and its row in the unit. */
+typedef struct UnitCall { Kernel *kernel; uint32_t row; } UnitCall;
+
 typedef struct Program {
     const Graph *g;
     DpcStep *step;
@@ -86,6 +89,7 @@ typedef struct Program {
     uint32_t *buf_of;                     /* node x turns: index + 1 of it */
     uint32_t *node_of;                    /* by graph node: row + 1 */
     uint32_t *coll_of;                    /* by launch: first row + 1 */
+    UnitCall *call_of;                    /* by a kernel's first node */
     int64_t scratch_at;                   /* of the step in the making */
     double flops;
     int64_t batch;
