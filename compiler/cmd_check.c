@@ -171,10 +171,8 @@ _Noreturn static void entry_absent(const Model *m, const char *name)
     int n = 0;
     for (; n < m->nentry && n < COUNT(have); n++)
         have[n] = m->entry[n]->entry;
-    const char *near = near_name(name, have, n);
-    usage("--entry: the model has no entry \"%s\"%s%s%s", name,
-          near ? "; did you mean \"" : "", near ? near : "",
-          near ? "\"?" : "");
+    usage("--entry: the model has no entry \"%s\"%s", name,
+          near_hint(name, have, n));
 }
 
 void pass_name_check(const char *name, const char *option)
@@ -185,10 +183,8 @@ void pass_name_check(const char *name, const char *option)
         if (strcmp(have[i], name) == 0)
             return;
     }
-    const char *near = near_name(name, have, npass);
-    usage("--%s: no pass \"%s\"%s%s%s; see dpc passes", option, name,
-          near ? "; did you mean \"" : "", near ? near : "",
-          near ? "\"?" : "");
+    usage("--%s: no pass \"%s\"%s; see dpc passes", option, name,
+          near_hint(name, have, npass));
 }
 
 static void print_after(const Options *o, const Graph *g, Job job)

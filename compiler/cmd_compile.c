@@ -25,10 +25,8 @@ static unsigned emit_one(const char *word)
         if (strcmp(word, have[i]) == 0)
             return emits[i].bit;
     }
-    const char *near = near_name(word, have, COUNT(have));
     usage("--emit: \"%s\" is not one of graph,plan,schedule,c,cuda,cubin,bin"
-          "%s%s%s", word, near ? "; did you mean \"" : "", near ? near : "",
-          near ? "\"?" : "");
+          "%s", word, near_hint(word, have, COUNT(have)));
 }
 
 static unsigned emit_set(const Options *o)

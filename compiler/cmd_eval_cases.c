@@ -320,11 +320,10 @@ static void names_check(const Options *o, const CaseFile *file)
         uint32_t k = 0;
         while (k < file->n && strcmp(have[k], o->only.at[i]) != 0)
             k++;
-        const char *near = near_name(o->only.at[i], have, (int)file->n);
         if (k == file->n)
-            usage("--case: \"%s\" has no case \"%s\"%s%s%s", file->path,
-                  o->only.at[i], near ? "; did you mean \"" : "",
-                  near ? near : "", near ? "\"?" : "");
+            usage("--case: \"%s\" has no case \"%s\"%s", file->path,
+                  o->only.at[i],
+                  near_hint(o->only.at[i], have, (int)file->n));
     }
 }
 

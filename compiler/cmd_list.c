@@ -45,10 +45,8 @@ int cmd_ops(const Options *o)
         shown++;
     }
     if (!shown) {
-        const char *near = near_name(o->file[0], have, OP_COUNT);
-        usage("ops: no op \"%s\"%s%s%s", o->file[0],
-              near ? "; did you mean \"" : "", near ? near : "",
-              near ? "\"?" : "");
+        usage("ops: no op \"%s\"%s", o->file[0],
+              near_hint(o->file[0], have, OP_COUNT));
     }
     fputs(o->json ? "]\n" : "", stdout);
     return 0;

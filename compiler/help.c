@@ -109,10 +109,8 @@ int cmd_help(const Options *o)
                 return 0;
             }
         }
-        const char *near = near_name(o->file[0], have, NCOMMAND);
-        usage("help: no command \"%s\"%s%s%s", o->file[0],
-              near ? "; did you mean \"" : "", near ? near : "",
-              near ? "\"?" : "");
+        usage("help: no command \"%s\"%s", o->file[0],
+              near_hint(o->file[0], have, NCOMMAND));
     }
     return 0;
 }

@@ -79,5 +79,8 @@ void cluster_share(Cluster *, int ranks, int threads);
 
 /* compiler/near.c: the name that `word` may have meant, or NULL. */
 const char *near_name(const char *word, const char *const *name, int n);
+/* The same as the end of a message, `; did you mean "NAME"?`, or "": until
+ * the next call. */
+const char *near_hint(const char *word, const char *const *name, int n);
 
 #endif

@@ -106,11 +106,9 @@ static void keys_check(lua_State *L, const char *const *known, int n)
         int k = 0;
         while (k < n && strcmp(known[k], key) != 0)
             k++;
-        const char *near = near_name(key, known, n);
         if (k == n)
-            fail_at(L, key_loc(L, key), "the cluster has no word \"%s\"%s%s"
-                    "%s", key, near ? "; did you mean \"" : "",
-                    near ? near : "", near ? "\"?" : "");
+            fail_at(L, key_loc(L, key), "the cluster has no word \"%s\"%s",
+                    key, near_hint(key, known, n));
     }
 }
 
@@ -253,13 +251,12 @@ _Noreturn static void cluster_unknown(const char *home, const char *name,
 {
     int n;
     const char **known = cluster_names(home, a, &n);
-    const char *near = near_name(name, known, n);
     Str list = { .arena = a };
     for (int i = 0; i < n; i++)
         str_add(&list, " %s", known[i]);
-    err_code(2, "dpc", "--cluster: no cluster \"%s\"%s%s%s\nhelp: there are%s; "
-             "or the path of a file", name, near ? "; did you mean \"" : "",
-             near ? near : "", near ? "\"?" : "", list.p ? list.p : " none");
+    err_code(2, "dpc", "--cluster: no cluster \"%s\"%s\nhelp: there are%s; "
+             "or the path of a file", name, near_hint(name, known, n),
+             list.p ? list.p : " none");
 }
 
 /* The file that a --cluster without numbers means: a path, or the name of one

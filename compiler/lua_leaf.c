@@ -430,10 +430,8 @@ static int dpc_leaf(lua_State *L)
         const char **have = alloc(f->a, (f->nleaf + 1) * sizeof *have);
         for (uint32_t i = 0; i < f->nleaf; i++)
             have[i] = f->leaf[i].name;
-        const char *near = near_name(name, have, (int)f->nleaf);
-        fail(L, "leaf: no \"%s\" so far%s%s%s", name,
-             near ? "; did you mean \"" : "", near ? near : "",
-             near ? "\"?" : "");
+        fail(L, "leaf: no \"%s\" so far%s", name,
+             near_hint(name, have, (int)f->nleaf));
     }
     value_push(L, leaf_node(L, u));
     return 1;

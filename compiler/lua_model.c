@@ -176,10 +176,8 @@ static const char *entry_check(lua_State *L, const char *run)
     const char **have = alloc(f->a, (size_t)m->nentry * sizeof *have);
     for (int i = 0; i < m->nentry; i++)
         have[i] = m->entry[i]->entry;
-    const char *near = near_name(s, have, m->nentry);
-    fail_at(L, m->path, "run \"%s\": no entry \"%s\"%s%s%s", run, s,
-            near ? "; did you mean \"" : "", near ? near : "",
-            near ? "\"?" : "");
+    fail_at(L, m->path, "run \"%s\": no entry \"%s\"%s", run, s,
+            near_hint(s, have, m->nentry));
 }
 
 /* { "denoise", times = 20 } or times = "name of a scalar"; on top. */

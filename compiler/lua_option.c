@@ -97,10 +97,8 @@ void options_used(lua_State *L)
         const char **have = alloc(f->a, (m->noption + 1) * sizeof *have);
         for (uint32_t k = 0; k < m->noption; k++)
             have[k] = m->option[k].name;
-        const char *near = near_name(name, have, (int)m->noption);
-        fail_at(L, m->path, "%s %s: the %s has no option \"%s\"%s%s%s",
+        fail_at(L, m->path, "%s %s: the %s has no option \"%s\"%s",
                 f->flag, f->define[i], f->asked, name,
-                near ? "; did you mean \"" : "", near ? near : "",
-                near ? "\"?" : "");
+                near_hint(name, have, (int)m->noption));
     }
 }

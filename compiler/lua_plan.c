@@ -270,10 +270,8 @@ static void names_check(lua_State *L, Planning *p, int i)
                     GROW(front_of(L)->a, have, n, cap);
                     have[n++] = p->entry[e]->node[r].name;
                 }
-        const char *near = near_name(name, have, (int)n);
-        fail_at(L, p->loc, "the model has no leaf \"%s\"%s%s%s", name,
-                near ? "; did you mean \"" : "", near ? near : "",
-                near ? "\"?" : "");
+        fail_at(L, p->loc, "the model has no leaf \"%s\"%s", name,
+                near_hint(name, have, (int)n));
     }
 }
 

@@ -43,10 +43,8 @@ static void scope_check(lua_State *L, const Planning *p, const char *scope)
             GROW(front_of(L)->a, have, n, cap);
             have[n++] = p->entry[e]->node[r].scope;
         }
-    const char *near = near_name(scope, have, (int)n);
-    fail_at(L, p->loc, "stage: the model has no scope \"%s\"%s%s%s", scope,
-            near ? "; did you mean \"" : "", near ? near : "",
-            near ? "\"?" : "");
+    fail_at(L, p->loc, "stage: the model has no scope \"%s\"%s", scope,
+            near_hint(scope, have, (int)n));
 }
 
 static int by_scope(const void *a, const void *b)

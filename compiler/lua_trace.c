@@ -18,13 +18,6 @@ typedef struct Tracing {
 
 /* ---- words ---- */
 
-static const char *did_you_mean(Arena *a, const char *s,
-                                const char *const *have, int n)
-{
-    const char *near = near_name(s, have, n);
-    return near ? fmt(a, "; did you mean \"%s\"?", near) : "";
-}
-
 /* "a, b, c" of sorted names. */
 static const char *listing(Arena *a, const char *const *name, int n)
 {
@@ -46,7 +39,7 @@ static void part_push(lua_State *L, const Tracing *t, int i)
     if (lua_getfield(L, -1, c->part) != LUA_TFUNCTION) {
         int n;
         const char **have = names_sorted(L, -2, "parts", &n);
-        const char *near = did_you_mean(t->f->a, c->part, have, n);
+        const char *near = near_hint(c->part, have, n);
         fail_at(L, c->loc, "case \"%s\": %s has no part \"%s\"%s%s", c->name,
                 c->model, c->part, *near ? near : "; there are: ",
                 *near ? "" : listing(t->f->a, have, n));
@@ -295,7 +288,7 @@ static Ref out_check(lua_State *L, const Tracing *t, const char *name)
     for (uint32_t i = 0; i < g->nout; i++)
         have[i] = g->out[i].name;
     memcpy(have + g->nout, word, sizeof word);
-    const char *near = did_you_mean(t->f->a, name, have,
+    const char *near = near_hint(name, have,
                                     (int)g->nout + COUNT(word));
     fail_at(L, t->c->loc, "case \"%s\": part \"%s\" gives no \"%s\"%s%s",
             t->c->name, t->c->part, name, *near ? near : "; it gives: ",
@@ -316,7 +309,7 @@ static const Node *leaf_check(lua_State *L, const Tracing *t, Op op,
             have[n++] = g->node[k].name;
     fail_at(L, t->c->loc, "case \"%s\": part \"%s\" has no %s \"%s\"%s",
             t->c->name, t->c->part, op == OP_COUNT ? "leaf" : ops[op].name,
-            name, did_you_mean(t->f->a, name, have, n));
+            name, near_hint(name, have, n));
 }
 
 /* mean((out - target)^2) */

@@ -41,3 +41,11 @@ const char *near_name(const char *word, const char *const *name, int n)
     }
     return best;
 }
+
+const char *near_hint(const char *word, const char *const *name, int n)
+{
+    static char text[LONG + 24];
+    const char *near = near_name(word, name, n);
+    snprintf(text, sizeof text, "; did you mean \"%s\"?", near ? near : "");
+    return near ? text : "";
+}

@@ -82,10 +82,8 @@ static CommandId command_find(const char *s)
         if (strcmp(s, have[c]) == 0)
             return c;
     }
-    const char *near = near_name(s, have, NCOMMAND);
-    usage("no command \"%s\"%s%s%s; see dpc help", s,
-          near ? "; did you mean \"" : "", near ? near : "",
-          near ? "\"?" : "");
+    usage("no command \"%s\"%s; see dpc help", s,
+          near_hint(s, have, NCOMMAND));
 }
 
 /* ---- values ---- */
@@ -103,10 +101,8 @@ static void choice_check(const Options *o, const OptionInfo *p, const char *s)
         if (!q[strcspn(q, "|")])
             break;
     }
-    const char *near = near_name(s, have, n);
-    usage("--%s: \"%s\" is not one of %s%s%s%s", p->name, s, p->arg,
-          near ? "; did you mean \"" : "", near ? near : "",
-          near ? "\"?" : "");
+    usage("--%s: \"%s\" is not one of %s%s", p->name, s, p->arg,
+          near_hint(s, have, n));
 }
 
 static double number(const OptionInfo *p, const char *s)
