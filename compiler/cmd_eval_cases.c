@@ -123,7 +123,8 @@ static bool compare_whole(Tally *t, const Case *c, const char *on,
 {
     bool same = true;
     for (uint32_t i = 0; i < c->nwant; i++) {
-        if (c->want[i].kind == WANT_DUMP || !first_of(c, i) || got[i].n < 2 || got[i].n != exact[i].n)
+        if (c->want[i].kind == WANT_DUMP || !first_of(c, i) ||
+            got[i].n < 2 || got[i].n != exact[i].n)
             continue;
         Shown s = { fmt(t->o->arena, "%s: relative L2", c->want[i].of),
                     distance(&got[i], &exact[i]), 0, within };

@@ -2,17 +2,10 @@
  *
  * Tables of Lua have no lines, so an error's line is looked up in the text:
  * the case's name in quotes, then the word from there on. */
-#include "compiler/case.h"
-#include "compiler/lua_front.h"
+#include "compiler/lua_case.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
-
-typedef struct Reading {
-    Front *f;
-    CaseFile *file;
-    Case *c;                              /* the one being read */
-} Reading;
 
 /* ---- where a word stands ---- */
 
@@ -49,13 +42,8 @@ const char *case_place(Arena *a, const char *path, const char *name,
     return found ? found : path;
 }
 
-#define WRONG(L, r, word, ...)                                           \
-    fail_at(L, case_place((r)->f->a, (r)->file->path,                    \
-                          (r)->c ? (r)->c->name : "", word), __VA_ARGS__)
-
-/* Every key of the table at i is in `known`; numbers only when `list`. */
-static void keys_check(lua_State *L, const Reading *r, int i, const char *what,
-                       bool list, const char *const *known, int n)
+void case_keys(lua_State *L, const Reading *r, int i, const char *what,
+               bool list, const char *const *known, int n)
 {
     i = lua_absindex(L, i);
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
@@ -103,9 +91,8 @@ static double number_get(lua_State *L, const Reading *r, int i,
     return x;
 }
 
-/* Sorted names of the table at i, for an order that does not change. */
-static const char **names_of(lua_State *L, const Reading *r, int i,
-                             const char *what, uint32_t *n)
+const char **case_names(lua_State *L, const Reading *r, int i,
+                        const char *what, uint32_t *n)
 {
     const char **name = NULL;
     uint32_t cap = 0;
@@ -125,8 +112,7 @@ static const char **names_of(lua_State *L, const Reading *r, int i,
     return name;
 }
 
-/* Push table[key]; false, and nothing pushed, where it is nil. */
-static bool table_get(lua_State *L, const Reading *r, int i, const char *key)
+bool case_table(lua_State *L, const Reading *r, int i, const char *key)
 {
     int t = lua_getfield(L, i, key);
     if (t != LUA_TNIL && t != LUA_TTABLE)
@@ -213,7 +199,7 @@ static Spec spec_read(lua_State *L, const Reading *r, int i, const char *name,
                                          "values", "zero", "l2norm" };
     Spec s = { .scale = number_get(L, r, i, "scale", 1),
                .add = number_get(L, r, i, "add", 0) };
-    keys_check(L, r, i, fmt(r->f->a, "\"%s\"", name), true, known,
+    case_keys(L, r, i, fmt(r->f->a, "\"%s\"", name), true, known,
                COUNT(known));
     s.fill = text_get(L, r, i, "fill");
     s.fill = s.fill ? s.fill : name;
@@ -229,7 +215,7 @@ static Spec spec_read(lua_State *L, const Reading *r, int i, const char *name,
     if (!lua_isnil(L, -1))
         given_read(L, r, &s, "values");
     lua_pop(L, 3);
-    if (table_get(L, r, i, "zero")) {
+    if (case_table(L, r, i, "zero")) {
         zero_read(L, r, &s);
         lua_pop(L, 1);
     }
@@ -256,9 +242,9 @@ static void inputs_read(lua_State *L, const Reading *r)
 {
     Case *c = r->c;
     uint32_t n;
-    if (!table_get(L, r, lua_gettop(L), "inputs"))
+    if (!case_table(L, r, lua_gettop(L), "inputs"))
         return;
-    const char **name = names_of(L, r, -1, "inputs", &n);
+    const char **name = case_names(L, r, -1, "inputs", &n);
     for (uint32_t i = 0; i < n; i++) {
         CaseInput in = { .name = name[i] };
         bool whole;
@@ -282,9 +268,9 @@ static void leaves_read(lua_State *L, const Reading *r)
 {
     Case *c = r->c;
     uint32_t n;
-    if (!table_get(L, r, lua_gettop(L), "leaves"))
+    if (!case_table(L, r, lua_gettop(L), "leaves"))
         return;
-    const char **name = names_of(L, r, -1, "leaves", &n);
+    const char **name = case_names(L, r, -1, "leaves", &n);
     for (uint32_t i = 0; i < n; i++) {
         bool whole;
         if (lua_getfield(L, -1, name[i]) != LUA_TTABLE)
@@ -302,207 +288,13 @@ static void scalars_read(lua_State *L, const Reading *r)
 {
     Case *c = r->c;
     uint32_t n;
-    if (!table_get(L, r, lua_gettop(L), "scalars"))
+    if (!case_table(L, r, lua_gettop(L), "scalars"))
         return;
-    const char **name = names_of(L, r, -1, "scalars", &n);
+    const char **name = case_names(L, r, -1, "scalars", &n);
     for (uint32_t i = 0; i < n; i++) {
         GROW(r->f->a, c->scalar, c->nscalar, c->scalarcap);
         c->scalar[c->nscalar++] = (CaseScalar){
             name[i], number_get(L, r, lua_gettop(L), name[i], 0) };
-    }
-    lua_pop(L, 1);
-}
-
-/* ---- what is expected ---- */
-
-/* Half a unit of the last digit of "-1.25e-3"; 0 for whole numbers. */
-static double half_unit(const char *s)
-{
-    const char *point = strchr(s, '.'), *e = strpbrk(s, "eE");
-    if (!point)
-        return 0;
-    int digits = (int)strspn(point + 1, "0123456789");
-    return 0.5 * pow(10, (e ? atoi(e + 1) : 0) - digits);
-}
-
-/* A number, or a text that keeps its last zeros; on top, popped. */
-static double value_pop(lua_State *L, const Reading *r, const char *what,
-                        double *half)
-{
-    char text[32], *end;
-    const char *s = text;
-    if (lua_type(L, -1) == LUA_TSTRING)
-        s = lua_tostring(L, -1);
-    else if (lua_type(L, -1) == LUA_TNUMBER)
-        num_text(text, lua_tonumber(L, -1));
-    else
-        WRONG(L, r, what, "expect: %s: a number is wanted, this is a %s",
-              what, luaL_typename(L, -1));
-    double x = strtod(s, &end);
-    if (*end || !isfinite(x))
-        WRONG(L, r, what, "expect: %s: \"%s\" is no number", what, s);
-    *half = half_unit(s);
-    lua_pop(L, 1);
-    return x;
-}
-
-/* The number on top is wanted of `of`; popped. */
-static void want_pop(lua_State *L, const Reading *r, Want w)
-{
-    Case *c = r->c;
-    w.value = value_pop(L, r, w.text, &w.half);
-    w.f32 = w.value;
-    GROW(r->f->a, c->want, c->nwant, c->wantcap);
-    c->want[c->nwant++] = w;
-}
-
-static const char *const groups[] = { "grads", "input_grads", "norm",
-                                      "leaves" };
-
-/* The table on top holds nothing of a digest: was a group meant? */
-static void group_meant(lua_State *L, const Reading *r, const char *of,
-                        const char *const *known, int n)
-{
-    const char *near = near_name(of, groups, COUNT(groups));
-    bool digest = false;
-    for (int k = 0; k < n; k++) {
-        digest |= lua_getfield(L, -1, known[k]) != LUA_TNIL;
-        lua_pop(L, 1);
-    }
-    if (near && !digest)
-        WRONG(L, r, of, "expect has no \"%s\"; did you mean \"%s\"?", of, near);
-}
-
-/* { sum =, abs =, first = {...}, last = } of out `of`; on top. */
-static void digest_read(lua_State *L, const Reading *r, const char *of,
-                        int step, const char *at)
-{
-    static const char *const known[] = { "sum", "abs", "first", "last" };
-    static const WantKind kind[] = { WANT_SUM, WANT_ABS, 0, WANT_ELEMENT };
-    Arena *a = r->f->a;
-    int top = lua_gettop(L);
-    group_meant(L, r, of, known, 4);
-    keys_check(L, r, top, fmt(a, "expect: \"%s\"", of), false, known, 4);
-    for (int k = 0; k < 4; k++) {
-        Want w = { kind[k], of, fmt(a, "%s%s.%s", at, of, known[k]), -1,
-                   step, 0, 0, 0 };
-        int t = lua_getfield(L, top, known[k]);
-        if (t == LUA_TNIL || k == 2)
-            lua_pop(L, 1);
-        else
-            want_pop(L, r, w);
-    }
-    if (!table_get(L, r, top, "first"))
-        return;
-    lua_Integer n = luaL_len(L, -1);
-    for (lua_Integer i = 1; i <= n; i++) {
-        lua_geti(L, -1, i);
-        want_pop(L, r, (Want){ WANT_ELEMENT, of, fmt(a, "%s%s[%lld]", at, of,
-                 i - 1), i - 1, step, 0, 0, 0 });
-    }
-    lua_pop(L, 1);
-}
-
-/* One member of an `expect`: a number or a digest; on top, popped. */
-static void member_read(lua_State *L, const Reading *r, const char *of,
-                        WantKind kind, int step, const char *at)
-{
-    if (!lua_istable(L, -1)) {
-        want_pop(L, r, (Want){ kind, of, fmt(r->f->a, "%s%s", at, of), 0, step,
-                 0, 0, 0 });
-        return;
-    }
-    digest_read(L, r, of, step, at);
-    lua_pop(L, 1);
-}
-
-static void expect_read(lua_State *L, const Reading *r, int step,
-                        const char *at);
-
-/* grads, input_grads, norm, leaves: names below a word; on top. */
-static void group_read(lua_State *L, const Reading *r, const char *group,
-                       int step, const char *at)
-{
-    uint32_t n;
-    const char **name = names_of(L, r, -1, group, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        lua_getfield(L, -1, name[i]);
-        member_read(L, r, intern(r->f->a, fmt(r->f->a, "%s.%s", group,
-                    name[i])), WANT_NORM, step, at);
-    }
-}
-
-static void steps_read(lua_State *L, const Reading *r)
-{
-    lua_Integer n = luaL_len(L, -1);
-    if (n > r->c->steps)
-        WRONG(L, r, "expect", "expect: %lld steps; the case runs %d", n,
-              r->c->steps);
-    for (lua_Integer i = 1; i <= n; i++) {
-        if (lua_geti(L, -1, i) != LUA_TTABLE)
-            WRONG(L, r, "expect", "expect: steps: a list of tables is wanted");
-        expect_read(L, r, (int)i - 1, fmt(r->f->a, "step %lld: ", i - 1));
-        lua_pop(L, 1);
-    }
-}
-
-static bool is_count(const char *name)
-{
-    return strcmp(name, "params") == 0 || strcmp(name, "trainable") == 0;
-}
-
-static bool is_norm(const char *name)
-{
-    return strcmp(name, "gradL2") == 0 || strstr(name, "norm");
-}
-
-/* The table on top; words that are no group name outs of the part. */
-static void expect_read(lua_State *L, const Reading *r, int step,
-                        const char *at)
-{
-    uint32_t n;
-    const char **name = names_of(L, r, -1, "expect", &n);
-    for (uint32_t i = 0; i < n; i++) {
-        bool grouped = false;
-        lua_getfield(L, -1, name[i]);
-        for (int k = 0; k < COUNT(groups); k++)
-            grouped |= strcmp(name[i], groups[k]) == 0;
-        if (grouped || strcmp(name[i], "steps") == 0) {
-            if (!lua_istable(L, -1))
-                WRONG(L, r, name[i], "expect: %s: a table is wanted, this is "
-                      "a %s", name[i], luaL_typename(L, -1));
-            if (grouped)
-                group_read(L, r, name[i], step, at);
-            else
-                steps_read(L, r);
-            lua_pop(L, 1);
-            continue;
-        }
-        member_read(L, r, name[i], is_count(name[i]) ? WANT_COUNT
-                    : is_norm(name[i]) ? WANT_NORM : WANT_LOSS, step, at);
-        r->c->mse |= strcmp(name[i], "mse") == 0;
-    }
-}
-
-/* expect_f32: what the original gives in f32, where that is far from what it
- * gives in doubles; the same words as in expect. */
-static void f32_read(lua_State *L, const Reading *r)
-{
-    Case *c = r->c;
-    uint32_t n;
-    double half;
-    if (!table_get(L, r, lua_gettop(L), "expect_f32"))
-        return;
-    const char **name = names_of(L, r, -1, "expect_f32", &n);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t k = 0;
-        while (k < c->nwant && strcmp(c->want[k].text, name[i]) != 0)
-            k++;
-        if (k == c->nwant)
-            WRONG(L, r, "expect_f32", "expect_f32: \"%s\" is not in expect",
-                  name[i]);
-        lua_getfield(L, -1, name[i]);
-        c->want[k].f32 = value_pop(L, r, name[i], &half);
     }
     lua_pop(L, 1);
 }
@@ -526,9 +318,9 @@ static void case_name(lua_State *L, Reading *r, uint32_t index)
 static void plain_check(lua_State *L, const Reading *r, int i, const char *key)
 {
     uint32_t n;
-    if (!table_get(L, r, i, key))
+    if (!case_table(L, r, i, key))
         return;
-    names_of(L, r, -1, key, &n);
+    case_names(L, r, -1, key, &n);
     lua_pop(L, 1);
 }
 
@@ -540,7 +332,7 @@ static void one_read(lua_State *L, Reading *r, const char *model)
         "scalars", "steps", "draws", "skip", "expect", "expect_f32" };
     Case *c = r->c;
     int top = lua_gettop(L);
-    keys_check(L, r, top, fmt(r->f->a, "case \"%s\"", c->name), false, known,
+    case_keys(L, r, top, fmt(r->f->a, "case \"%s\"", c->name), false, known,
                COUNT(known));
     c->model = text_get(L, r, top, "model");
     c->model = c->model ? c->model : model;
@@ -558,14 +350,14 @@ static void one_read(lua_State *L, Reading *r, const char *model)
     scalars_read(L, r);
     plain_check(L, r, top, "options");
     plain_check(L, r, top, "call");
-    if (!table_get(L, r, top, "expect"))
+    if (!case_table(L, r, top, "expect"))
         WRONG(L, r, NULL, "case \"%s\" has no table \"expect\"", c->name);
-    expect_read(L, r, c->steps - 1, "");
+    case_expect(L, r, c->steps - 1, "");
     lua_pop(L, 1);
     if (!c->nwant && !c->skip)
         WRONG(L, r, "expect", "case \"%s\" expects nothing, and so could not "
               "fail", c->name);
-    f32_read(L, r);
+    case_expect_f32(L, r);
 }
 
 /* stack: Reading, chunk */
@@ -578,7 +370,7 @@ static int file_read(lua_State *L)
         fail_at(L, file->path, "the file returns %s; a list of cases is "
                 "wanted", luaL_typename(L, 2));
     static const char *const known[] = { "model" };
-    keys_check(L, r, 2, "the file", true, known, 1);
+    case_keys(L, r, 2, "the file", true, known, 1);
     const char *model = text_get(L, r, 2, "model");
     lua_Integer n = luaL_len(L, 2);
     for (lua_Integer i = 1; i <= n; i++) {
