@@ -218,19 +218,6 @@ static Num *values(const Type *t, enum Sort sort, uint64_t seed)
     return x;
 }
 
-static double inner(const Num *a, const Num *b, int64_t n)
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++)
-        s += a[i].r * b[i].r;
-    return s;
-}
-
-static bool near(double a, double b, double tol)
-{
-    return fabs(a - b) <= tol * (1 + fabs(a) + fabs(b));
-}
-
 static int64_t volume(const Graph *g, Ref r)
 {
     return type_volume(&g->node[r].type);
