@@ -213,7 +213,7 @@ ir        ir/
 passes    ir/|passes/
 codegen   ir/|codegen/|runtime/dpc_rt.h
 runtime   runtime/
-compiler  ir/|passes/|codegen/|compiler/|runtime/(dpc_rt|data|source|token).h
+compiler  ir/|passes/|codegen/|compiler/|runtime/(dpc_rt|data|info|source|token).h
 EOF
     grep -Hn '#include <lua\|#include <lauxlib' ir/*.[ch] passes/*.[ch] \
         codegen/*.[ch] runtime/*.[ch] $(ls compiler/*.[ch] |

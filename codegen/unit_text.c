@@ -264,7 +264,8 @@ char *unit_text(const Unit *u, const UnitOptions *o)
     numbers(&t, u->leaves, u->nrole);
     text_add(&t, ";\n");
     uint64_t h = hash_text(t.p, t.n);
-    text_add(&t, "const DpcUnit dpc_unit = {\nDPC_ABI,");
+    text_add(&t, "__attribute__((section(\".dpc_unit\")))\n"
+             "const DpcUnit dpc_unit = {\nDPC_ABI,");
     quote(&t, o->model);
     text_add(&t, ",");
     quote(&t, o->version);

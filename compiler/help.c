@@ -6,6 +6,8 @@ static void option_head(const OptionInfo *p, char *out, size_t size)
     const char *name = p->name, *arg = p->kind == OPT_FLAG ? "" : p->arg;
     if (!*name)
         snprintf(out, size, "-%c %s", p->letter, arg);
+    else if (p->kind == OPT_MAYBE)
+        snprintf(out, size, "    --%s[=%s]", name, arg);
     else
         snprintf(out, size, "%s%c%s--%s%s%s", p->letter ? "-" : "  ",
                  p->letter ? p->letter : ' ', p->letter ? ", " : " ", name,
@@ -124,6 +126,11 @@ int cmd_version(const Options *o)
 
 /* ---- completion ---- */
 
+static bool wants_text(const OptionInfo *p)
+{
+    return p->kind != OPT_FLAG && p->kind != OPT_MAYBE;
+}
+
 static bool takes(const OptionInfo *p, int c)
 {
     return (p->commands & (1u << c)) && *p->name;
@@ -180,9 +187,9 @@ static void zsh(const OptionInfo *p, int n)
                 continue;
             printf(" \\\n        '--%s[", p[i].name);
             zsh_text(p[i].doc);
-            printf("]%s%s%s'", p[i].kind == OPT_FLAG ? "" : ":",
-                   p[i].kind == OPT_FLAG ? "" : p[i].name,
-                   p[i].kind == OPT_FLAG ? "" : ":_files");
+            printf("]%s%s%s'", wants_text(&p[i]) ? ":" : "",
+                   wants_text(&p[i]) ? p[i].name : "",
+                   wants_text(&p[i]) ? ":_files" : "");
         }
         puts(" \\\n        '*:file:_files' ;;");
     }
@@ -209,7 +216,7 @@ static void fish(const OptionInfo *p, int n)
                 continue;
             printf("complete -c dpc -n '__fish_seen_subcommand_from %s' -l %s "
                    "%s-d '", commands[c].name, p[i].name,
-                   p[i].kind == OPT_FLAG ? "" : "-r ");
+                   wants_text(&p[i]) ? "-r " : "");
             fish_text(p[i].doc);
             puts("'");
         }

@@ -132,6 +132,7 @@ static void put(Options *o, const OptionInfo *p, const char *s)
         choice_check(o, p, s);
         *(const char **)at = s;
         break;
+    case OPT_MAYBE: *(const char **)at = s ? s : ""; break;
     case OPT_LIST:
         if (list->n == NLIST)
             usage("--%s: more than %d times", p->name, NLIST);
@@ -149,7 +150,7 @@ static int take_long(Options *o, char **arg)
     const OptionInfo *p = option_long(o, s, (int)strcspn(s, "="));
     if (p->kind == OPT_FLAG && is)
         usage("--%s takes no value", p->name);
-    if (p->kind == OPT_FLAG || is) {
+    if (p->kind == OPT_FLAG || p->kind == OPT_MAYBE || is) {
         put(o, p, is ? is + 1 : NULL);
         return 1;
     }

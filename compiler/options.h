@@ -17,10 +17,11 @@ enum { NLIST = 64 };
 typedef struct List { const char *at[NLIST]; int n; } List;
 
 typedef enum OptionKind {
-    OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_COUNT, OPT_INT, OPT_REAL
+    OPT_FLAG, OPT_TEXT, OPT_MAYBE, OPT_LIST, OPT_COUNT, OPT_INT, OPT_REAL
 } OptionKind;
 #define HOLD_FLAG bool
 #define HOLD_TEXT const char *
+#define HOLD_MAYBE const char *           /* "": without a text */
 #define HOLD_LIST List
 #define HOLD_COUNT int64_t                /* 0: not given */
 #define HOLD_INT int64_t

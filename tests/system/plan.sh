@@ -86,3 +86,38 @@ exits 3 "memory that no recompute can reach: three ways to fit" \
     "needs .* \"auto:1048576\" allows 1.0" "help: --recompute auto:.* MiB a rank"
 n=$(grep -c "^help: --" log)
 test "$n" = 3 || not_ok "three ways" "$n"
+
+# A binary's tables, read back from its file.
+run "$dpc" compile "$mlp" --ranks 4 --partitioner pipeline -P pp=2 -o pipe
+./pipe info > info
+run "$dpc" inspect pipe
+if [ $rc = 0 ] && cmp -s log info; then ok "inspect says what the binary does"
+else not_ok "inspect says what the binary does" "exit $rc"; fi
+run "$dpc" inspect pipe --schedule=2 --memory --entry train
+exits 0 "a rank's schedule" "^rank 2 is at pp=1 dp=0: role 1" \
+    "^train of role 1: [0-9]+ steps" "recv .* from role 0, hop" \
+    "^fullest at step [0-9]+" "^ +[0-9]+ arena +[0-9]+ +[0-9]+ f32"
+if grep -q "of role 0:" log; then not_ok "of that rank alone" "role 0"; fi
+"$dpc" inspect pipe --schedule=role0 --json > tables.json
+if python3 -c 'import json
+d = json.load(open("tables.json"))
+p = [p for p in d["programs"] if p["entry"] == "train"]
+assert len(p) == 1 and p[0]["role"] == 0 and len(p[0]["steps"]) > 5
+used = {b for s in p[0]["steps"] for b in s["buffers"]}
+assert used <= set(range(len(p[0]["buffers"])))'; then ok "as JSON"
+else not_ok "as JSON" "$(head -c 300 tables.json)"; fi
+strip -o bare pipe && run "$dpc" inspect bare
+exits 0 "a stripped one" "^model +mlp"
+run "$dpc" inspect pipe --schedule=4
+exits 2 "a rank that there is not" "there is no rank 4: it has 4 ranks"
+run "$dpc" inspect "$mlp"
+exits 1 "no binary" "mlp.lua: error: is no binary that dpc made: .* no program"
+run "$dpc" inspect /bin/sh
+exits 1 "a program of others" "error: is no binary that dpc made"
+head -c 100000 pipe > cut
+run "$dpc" inspect cut
+exits 1 "one that is cut off" "it is cut off"
+at=$(readelf -SW pipe | sed -n 's/^.* \.dpc_unit  *PROGBITS  *[0-9a-f]* \([0-9a-f]*\) .*/\1/p')
+printf '\001' | dd of=pipe bs=1 seek=$((0x$at)) conv=notrunc 2> /dev/null
+run "$dpc" inspect pipe
+exits 1 "one of another layout" "tables have layout 1, and this dpc reads [0-9]"
