@@ -41,22 +41,6 @@ static void step_print(Trace *t, uint32_t k)
     fprintf(t->out, "}}");
 }
 
-/* Bytes of the arena that live while step k runs. */
-static int64_t *bytes_alive(const Graph *g, Arena *a)
-{
-    int64_t *at = alloc(a, ((size_t)g->sched->nstep + 2) * sizeof *at);
-    for (Ref r = 0; r < g->n; r++) {
-        const Buf *b = &g->sched->buf[r];
-        if (b->used && b->root == r && b->space == ARENA) {
-            at[b->born] += b->size * b->slots;
-            at[b->dies + 1] -= b->size * b->slots;
-        }
-    }
-    for (uint32_t k = 0; k < g->sched->nstep; k++)
-        at[k + 1] += at[k];
-    return at;
-}
-
 static void memory_print(Trace *t, uint32_t k, int64_t bytes)
 {
     event_open(t, "C");
@@ -67,14 +51,14 @@ static void memory_print(Trace *t, uint32_t k, int64_t bytes)
 static void role_print(Trace *t, Arena *a)
 {
     const Graph *g = t->role->g;
-    int64_t *alive = bytes_alive(g, a);
+    Memory m = memory_of(t->role, a);
     event_open(t, "M");
     fprintf(t->out, ", \"name\": \"process_name\", \"args\": {\"name\": "
             "\"role %d\"}}", t->number);
     for (uint32_t k = 0; k < g->sched->nstep; k++) {
         step_print(t, k);
         if (g->sched->step[k].stream == 0)
-            memory_print(t, k, alive[k]);
+            memory_print(t, k, m.alive[k]);
     }
 }
 
@@ -94,40 +78,45 @@ static void trace_write(const Options *o, const Timeline *role, int n,
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
 }
 
-static void role_json(const Timeline *t)
+static void numbers_json(const char *key, const double *x, uint32_t n)
+{
+    printf(", \"%s\": [", key);
+    for (uint32_t i = 0; i < n; i++)
+        printf("%s%.9g", i ? ", " : "", x[i]);
+    printf("]");
+}
+
+static void role_json(const Timeline *t, const Job *j)
 {
     const Spent *s = &t->spent;
     const Graph *g = t->g;
+    Use u = use_of(g, j);
+    Memory m = memory_of(t, j->keep);
     printf("\"compute_seconds\": %.9g, \"communicate_seconds\": %.9g, "
            "\"bubble_seconds\": %.9g, \"exposed_seconds\": %.9g, "
-           "\"bytes_sent\": %.0f, \"arena_bytes\": %lld, \"steps\": %u",
+           "\"bytes_sent\": %.0f, \"arena_bytes\": %lld, \"steps\": %u, "
+           "\"flops\": %.9g, \"flops_again\": %.9g",
            s->compute, s->communicate, s->bubble, spent_exposed(s), s->bytes,
-           (long long)g->sched->bytes[ARENA], g->sched->nstep);
-}
-
-/* Share of the step in which a role has no work, over all roles. */
-static double bubble_share(const Timeline *role, int n)
-{
-    double idle = 0, all = 0;
-    for (int i = 0; i < n; i++) {
-        idle += role[i].spent.bubble;
-        all += role[i].spent.bubble + role[i].spent.compute;
-    }
-    return all > 0 ? idle / all : 0;
+           (long long)g->sched->bytes[ARENA], g->sched->nstep, u.flops,
+           u.again);
+    numbers_json("memory_seconds", m.at, m.n);
+    numbers_json("memory_bytes", m.bytes, m.n);
 }
 
 /* Of one role its numbers stand among the others. */
-static void sim_json(const Timeline *role, int n)
+static void sim_json(const Timeline *role, int n, const Job *j)
 {
-    printf("{\"entry\": \"%s\", \"step_seconds\": %.9g, ",
-           role[0].g->entry, role[0].spent.step);
+    printf("{\"entry\": \"%s\", \"step_seconds\": %.9g, \"mfu\": %.9g, "
+           "\"exposed\": %.9g, \"bubble\": %.9g, ", role[0].g->entry,
+           role[0].spent.step, mfu_of(role, n, j), exposed_share(role, n),
+           bubble_share(role, n));
     if (n == 1)
-        role_json(&role[0]);
+        role_json(&role[0], j);
     else
-        printf("\"bubble\": %.9g, \"roles\": [", bubble_share(role, n));
+        printf("\"roles\": [");
     for (int i = 0; n > 1 && i < n; i++) {
         printf("%s{", i ? ", " : "");
-        role_json(&role[i]);
+        role_json(&role[i], j);
         printf("}");
     }
     printf(n > 1 ? "]}\n" : "}\n");
@@ -143,18 +132,23 @@ static void role_line(const Timeline *t)
            mib(g->sched->bytes[ARENA]), g->sched->nstep);
 }
 
-static void sim_print(const Timeline *role, int n)
+static void sim_print(const Timeline *role, int n, const Job *j)
 {
     printf("%s: %.3f ms a step%s", role[0].g->entry,
            1e3 * role[0].spent.step, n > 1 ? "" : ": ");
-    if (n == 1) {
+    if (n == 1)
         role_line(&role[0]);
-        return;
-    }
-    printf(", bubble %.1f %%\n", 100 * bubble_share(role, n));
+    else
+        printf(", bubble %.1f %%\n", 100 * bubble_share(role, n));
+    printf("  MFU %.1f %%, exposed communication %.1f %% of the step\n",
+           100 * mfu_of(role, n, j), 100 * exposed_share(role, n));
     for (int i = 0; i < n; i++) {
-        printf("  role %d: bubble %.3f, ", i, 1e3 * role[i].spent.bubble);
-        role_line(&role[i]);
+        if (n > 1) {
+            printf("  role %d: bubble %.3f, ", i, 1e3 * role[i].spent.bubble);
+            role_line(&role[i]);
+        }
+        printf("  ");
+        memory_line(&role[i], j->keep, stdout);
     }
 }
 
@@ -171,9 +165,9 @@ int cmd_sim(const Options *o)
     Graph **done = run_roles(g, &j, &n);
     Timeline *role = roles_timed(done, n, &j);
     if (o->json)
-        sim_json(role, n);
+        sim_json(role, n, &j);
     else
-        sim_print(role, n);
+        sim_print(role, n, &j);
     if (o->trace)
         trace_write(o, role, n, o->arena);
     return 0;

@@ -3,6 +3,7 @@
 #define DPC_INSPECT_H
 
 #include "compiler/options.h"
+#include "compiler/spans.h"
 
 /* The tables of a binary, proven; err where the file holds none, or ones of
  * another layout. */
@@ -10,8 +11,8 @@ const DpcUnit *unit_read(const char *path, Arena *);
 
 /* The arena of a program over its steps. */
 typedef struct Held {
-    uint32_t nstep, *first, *last;        /* by buffer: steps + 1; 0: unused */
-    uint32_t *maker;                      /* by buffer: its first step */
+    uint32_t n, nstep;
+    Span *span;                           /* id: a buffer */
     int64_t *alive;                       /* by step: bytes that live */
     int64_t bytes;                        /* the most of them, */
     uint32_t step;                        /* first at this step */

@@ -3,6 +3,7 @@
 #define DPC_PLANNING_H
 
 #include "compiler/options.h"
+#include "compiler/spans.h"
 #include "passes/clock.h"
 
 /* A plan that is made by the words of a command line. */
@@ -41,6 +42,31 @@ void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
 char *fit_help(const Options *, const Plan *, int64_t limit);
 /* Fill in what p->plan costs for the entry. */
 void plan_price(const Options *, const Graph *, Priced *p);
+/* ---- timeline.c ---- */
+
+/* Who lives where in the arena of a scheduled graph, from the first step that
+ * touches it to the last: id a node, instance -1: scratch of its launch. */
+Span *arena_spans(const Graph *, uint32_t *n, Arena *);
+/* Flops of a rank's products in a step, of those made again, and the seconds
+ * that the first would take at the peak of the cluster's device. */
+typedef struct Use { double flops, again, seconds; } Use;
+Use use_of(const Graph *, const Job *);
+/* Shares, over all roles: of the peak; of the step in which communication
+ * stands bare; of bubble and computing in which there is no work. */
+double mfu_of(const Timeline *, int n, const Job *);
+double exposed_share(const Timeline *, int n);
+double bubble_share(const Timeline *, int n);
+/* bytes[i] live in the arena from at[i] on, in seconds; at[n]: the end. */
+typedef struct Memory {
+    uint32_t n, nspan;
+    double *at, *bytes;
+    Span *span;
+    int64_t *alive, most;                 /* by step; the most, */
+    uint32_t step;                        /* first at this one */
+} Memory;
+Memory memory_of(const Timeline *, Arena *);
+void memory_line(const Timeline *, Arena *, FILE *);   /* for people */
+
 /* ---- plan_try.c ---- */
 
 typedef struct Tries { Try *at; uint32_t n, cap; Arena *arena; } Tries;

@@ -62,6 +62,23 @@ if grep -q '"ph": "X"' trace.json && grep -q '"name": "arena"' trace.json; then
     ok "sim writes a timeline"
 else not_ok "sim writes a timeline" "$(head -2 trace.json)"; fi
 
+run "$dpc" sim "$mlp" --ranks 4 --micro 2 --partitioner pipeline -P pp=2
+exits 0 "and how well it is used" "bubble [0-9.]+ %" \
+    "MFU [0-9.]+ %, exposed communication [0-9.]+ % of the step" \
+    "^  arena .* most [0-9.]+ MiB at [0-9.]+ ms"
+"$dpc" sim "$mlp" --ranks 4 --micro 2 --partitioner pipeline -P pp=2 --json \
+    > sim.json
+if python3 -c 'import json
+d = json.load(open("sim.json"))
+assert 0 < d["mfu"] < 1 and 0 < d["bubble"] < 1 and 0 < d["exposed"] < 1
+for r in d["roles"]:
+    most, when = max(r["memory_bytes"]), r["memory_seconds"]
+    assert 0.95 * r["arena_bytes"] <= most <= r["arena_bytes"], r
+    assert when == sorted(when) and len(when) == len(r["memory_bytes"])
+    assert r["flops"] > 0 <= r["flops_again"]'; then
+    ok "its memory by time is what was planned"
+else not_ok "its memory by time is what was planned" "$(head -c 300 sim.json)"; fi
+
 run "$dpc" plan "$mlp" --ranks 2 --partitioner auto -P tp=2
 exits 2 "auto takes no option of those it tries" "auto sets the options"
 run "$dpc" compile "$mlp" --exact --partitioner zero
