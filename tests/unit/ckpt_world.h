@@ -1,5 +1,6 @@
-/* ckpt_world.h -- a unit of six leaves under several plans, on ranks that are
- * threads and meet in a gather. */
+/* ckpt_world.h -- a unit of nine leaves (weights, a moment, an average, counts,
+ * a scale of the loss) under plans of up to eight ranks, which are threads and
+ * meet in a gather. */
 #ifndef DPC_CKPT_WORLD_H
 #define DPC_CKPT_WORLD_H
 
@@ -20,7 +21,7 @@
 #include <cmocka.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-enum { NRANK = 6, BYTES = 8192 };
+enum { NRANK = 8, NROLE = 8, BYTES = 8192 };
 
 static char root[64];
 
@@ -41,7 +42,7 @@ static int teardown(void **state)
 
 /* ---- a unit on a mesh ---- */
 
-/* Axes a (1 in the nibble) and b (2); a/b is 0x21, b/a is 0x12. */
+/* Axes a (1 in the nibble), b (2) and c (3); a/b is 0x21, b/a is 0x12. */
 static const DpcLeaf plan_of_tables[] = {
     { .name = "w", .loc = "m.lua:1", .kind = DPC_PARAM, .dtype = DPC_F32,
       .ndim = 2, .dim = { 8, 12 } },
@@ -53,6 +54,12 @@ static const DpcLeaf plan_of_tables[] = {
     { .name = "n", .loc = "m.lua:5", .kind = DPC_STATE, .dtype = DPC_I32 },
     { .name = "mask", .loc = "m.lua:6", .kind = DPC_STATE, .dtype = DPC_U8,
       .ndim = 1, .dim = { 7 } },
+    { .name = "odd", .loc = "m.lua:7", .kind = DPC_STATE, .dtype = DPC_F32,
+      .ndim = 2, .dim = { 7, 13 } },
+    { .name = "m.odd", .loc = "m.lua:8", .kind = DPC_STATE, .dtype = DPC_F32,
+      .ndim = 2, .dim = { 7, 13 } },
+    { .name = "scale", .loc = "m.lua:9", .kind = DPC_STATE,
+      .dtype = DPC_F32 },
 };
 enum { NLEAF = COUNT(plan_of_tables) };
 
@@ -60,13 +67,20 @@ typedef struct Plan {
     int a, b;
     DpcSplit w[2], h[3], m[2], mask;
     bool staged;                          /* a: roles, which share out leaves */
+    int c;                                /* 0: 1 */
+    DpcSplit odd[2], m_odd[2];
 } Plan;
 
+static int plan_size(const Plan *p)
+{
+    return p->a * p->b * (p->c ? p->c : 1);
+}
+
 typedef struct Mesh {
-    DpcAxis axis[2];
+    DpcAxis axis[3];
     DpcLeaf leaf[NLEAF];
     DpcUnit unit;
-    int64_t bytes[3];                     /* of leaves, by role */
+    int64_t bytes[NROLE];                   /* of leaves, by role */
     int size;
 } Mesh;
 
@@ -78,11 +92,12 @@ static int64_t parts(const Mesh *m, DpcSplit s)
     return n;
 }
 
-/* w and mask live on the last role, h on the first, the rest on all. */
+/* w and mask live on the last role, h on the first, odd and its moment on the
+ * one in the middle, the rest on all. */
 static int32_t role_of(const Plan *p, int leaf)
 {
     return !p->staged ? -1 : leaf == 0 || leaf == 5 ? p->a - 1
-         : leaf == 1 ? 0 : -1;
+         : leaf == 1 ? 0 : leaf == 6 || leaf == 7 ? p->a / 2 : -1;
 }
 
 static void leaves_place(Mesh *m)
@@ -93,7 +108,7 @@ static void leaves_place(Mesh *m)
             if (l->role != role)
                 continue;
             l->at = m->bytes[role < 0 ? 0 : role];
-            for (int k = 0; k < 3; k++)
+            for (int k = 0; k < NROLE; k++)
                 if (role < 0 || k == role)
                     m->bytes[k] += (l->bytes + 15) / 16 * 16;
         }
@@ -104,12 +119,15 @@ static void mesh_make(Mesh *m, const Plan *p)
     memset(m, 0, sizeof *m);
     m->axis[0] = (DpcAxis){ "a", p->a, p->staged ? DPC_STAGE : DPC_SPACE };
     m->axis[1] = (DpcAxis){ "b", p->b, DPC_SPACE };
-    m->size = p->a * p->b;
+    m->axis[2] = (DpcAxis){ "c", p->c ? p->c : 1, DPC_SPACE };
+    m->size = plan_size(p);
     memcpy(m->leaf, plan_of_tables, sizeof m->leaf);
     memcpy(m->leaf[0].split, p->w, sizeof p->w);
     memcpy(m->leaf[1].split, p->h, sizeof p->h);
     memcpy(m->leaf[3].split, p->m, sizeof p->m);
     m->leaf[5].split[0] = p->mask;
+    memcpy(m->leaf[6].split, p->odd, sizeof p->odd);
+    memcpy(m->leaf[7].split, p->m_odd, sizeof p->m_odd);
     for (int i = 0; i < NLEAF; i++) {
         DpcLeaf *l = &m->leaf[i];
         l->role = role_of(p, i);
@@ -120,23 +138,60 @@ static void mesh_make(Mesh *m, const Plan *p)
         }
     }
     m->unit = (DpcUnit){ .abi = DPC_ABI, .model = "m", .version = "1",
-                         .hash = "abc", .naxis = 2, .nleaf = NLEAF,
+                         .hash = "abc", .naxis = 3, .nleaf = NLEAF,
                          .axis = m->axis, .leaf = m->leaf,
                          .leaves = m->bytes };
     leaves_place(m);
-    assert_true(m->bytes[0] <= BYTES && m->bytes[p->a - 1] <= BYTES);
+    for (int k = 0; k < NROLE; k++)
+        assert_true(m->bytes[k] <= BYTES);
 }
 
 static const Plan one = { .a = 1, .b = 1 };
-static const Plan ordered = { 2, 2, { 0x21, 0 }, { 0, 0, 2 }, { 2, 1 }, 0x12,
-                              false };
-static const Plan columns = { 1, 4, { 0, 2 }, { 2, 0, 0 }, { 2, 0 }, 2,
-                              false };
-static const Plan three = { 3, 1, { 1, 0 }, { 0, 1, 0 }, { 0, 1 }, 1, false };
+static const Plan ordered = { .a = 2, .b = 2, .w = { 0x21, 0 },
+                              .h = { 0, 0, 2 }, .m = { 2, 1 }, .mask = 0x12 };
+static const Plan columns = { .a = 1, .b = 4, .w = { 0, 2 }, .h = { 2, 0, 0 },
+                              .m = { 2, 0 }, .mask = 2 };
+static const Plan three = { .a = 3, .b = 1, .w = { 1, 0 }, .h = { 0, 1, 0 },
+                            .m = { 0, 1 }, .mask = 1 };
 static const Plan zero1 = { .a = 2, .b = 1, .m = { 1, 0 } };
-static const Plan staged = { 2, 2, { 0, 2 }, { 0 }, { 2, 0 }, 0, true };
+static const Plan staged = { .a = 2, .b = 2, .w = { 0, 2 }, .m = { 2, 0 },
+                             .staged = true };
 static const Plan roles3 = { .a = 3, .b = 2, .h = { 2, 0, 0 },
                              .staged = true };
+static const Plan five = { .a = 1, .b = 5, .w = { 0, 2 }, .h = { 0, 0, 2 },
+                           .m = { 2, 0 }, .mask = 2, .odd = { 2, 0 },
+                           .m_odd = { 0, 2 } };
+static const Plan seven = { .a = 7, .b = 1, .m = { 0, 1 }, .mask = 1,
+                            .odd = { 1, 0 }, .m_odd = { 1, 0 } };
+static const Plan zero3 = { .a = 8, .b = 1, .w = { 1, 0 }, .h = { 0, 0, 1 },
+                            .m = { 1, 0 }, .mask = 1, .odd = { 0, 1 },
+                            .m_odd = { 1, 0 } };
+static const Plan hsdp = { .a = 2, .b = 4, .w = { 2, 0 }, .h = { 2, 0, 0 },
+                           .m = { 2, 0 }, .mask = 2, .odd = { 2, 0 },
+                           .m_odd = { 2, 0 } };
+/* Columns over b, and what a step keeps over a and c as well. */
+static const Plan tensor = { .a = 2, .b = 2, .c = 2, .w = { 0, 2 },
+                             .h = { 2, 0, 0 }, .m = { 0x31, 2 },
+                             .mask = 0x321, .odd = { 0, 2 },
+                             .m_odd = { 0x13, 2 } };
+static const Plan orders = { .a = 2, .b = 2, .c = 2, .w = { 0x123, 0 },
+                             .h = { 0x31, 0, 2 }, .m = { 0, 0x213 },
+                             .mask = 0x132, .odd = { 0x21, 3 },
+                             .m_odd = { 3, 0x12 } };
+/* Four roles, weights in parts within each; eight, of one rank each; two,
+ * with columns and parts. */
+static const Plan roles4 = { .a = 4, .b = 2, .w = { 2, 0 }, .h = { 0, 2, 0 },
+                             .m = { 0, 2 }, .mask = 2, .odd = { 2, 0 },
+                             .m_odd = { 0, 2 }, .staged = true };
+static const Plan roles8 = { .a = 8, .b = 1, .staged = true };
+static const Plan roles2 = { .a = 2, .b = 2, .c = 2, .w = { 3, 2 },
+                             .h = { 0x23, 0, 0 }, .m = { 0x32, 0 },
+                             .mask = 0x32, .odd = { 3, 2 },
+                             .m_odd = { 0, 0x23 }, .staged = true };
+static const Plan *const all_plans[] = {
+    &one, &ordered, &columns, &three, &zero1, &staged, &roles3, &five, &seven,
+    &zero3, &hsdp, &tensor, &orders, &roles4, &roles8, &roles2,
+};
 
 /* Element i of leaf k: a function of its place in the whole tensor. */
 static void value_put(const DpcLeaf *l, int k, int64_t i, int salt, char *to)
@@ -195,7 +250,7 @@ typedef struct Rank {
     Meet *meet;
     Mesh mesh;
     DpcWorld world;
-    int32_t coord[2];
+    int32_t coord[3];
     _Alignas(64) char leaves[BYTES];
     double scalar[NLEAF];
     DpcCkptInfo info;
@@ -245,10 +300,12 @@ static Rank ranks[NRANK];
 static void world_make(const Plan *p, int salt, int64_t step)
 {
     memset(ranks, 0, sizeof ranks);
-    for (int i = 0; i < p->a * p->b; i++) {
+    for (int i = 0; i < plan_size(p); i++) {
         Rank *r = &ranks[i];
         mesh_make(&r->mesh, p);
-        r->coord[0] = i / p->b, r->coord[1] = i % p->b;
+        int c = p->c ? p->c : 1;
+        r->coord[0] = i / c / p->b, r->coord[1] = i / c % p->b;
+        r->coord[2] = i % c;
         r->world = (DpcWorld){ i, r->mesh.size, r->coord, gather, r };
         leaves_walk(&r->mesh, r->coord, salt, r->leaves, true);
         r->scalar[2] = 0.25;
@@ -302,7 +359,7 @@ static void find_load(Rank *r, DpcCkpt *c)
 
 static void world_is(const Plan *p, int salt, int64_t step)
 {
-    for (int i = 0; i < p->a * p->b; i++) {
+    for (int i = 0; i < plan_size(p); i++) {
         Rank *r = &ranks[i];
         assert_int_equal(leaves_walk(&r->mesh, r->coord, salt, r->leaves,
                                      false), 0);

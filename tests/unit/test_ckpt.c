@@ -17,17 +17,15 @@ static void a_state_survives_the_round_trip(void **state)
 
 static void any_plan_loads_what_any_plan_saved(void **state)
 {
-    static const Plan *const plans[] = { &one, &ordered, &columns, &three,
-                                         &zero1, &staged, &roles3 };
     char first[DPC_HASH] = "", hex[DPC_HASH];
     (void)state;
-    for (size_t i = 0; i < COUNT(plans); i++) {
-        world_make(plans[i], 5, (int64_t)i);
+    for (size_t i = 0; i < COUNT(all_plans); i++) {
+        world_make(all_plans[i], 5, (int64_t)i);
         ok(world_run(save));
-        for (size_t k = 0; k < COUNT(plans); k++) {
-            world_make(plans[k], 0, 0);
+        for (size_t k = 0; k < COUNT(all_plans); k++) {
+            world_make(all_plans[k], 0, 0);
             ok(world_run(find_load));
-            world_is(plans[k], 5, (int64_t)i);
+            world_is(all_plans[k], 5, (int64_t)i);
         }
         assert_int_equal(dpc_ckpt_hash(ranks[0].path, hex), DPC_OK);
         if (i == 0)
