@@ -280,6 +280,7 @@ void hop_order(Graph *g, const Job *j)
             continue;
         }
         raise(&least, h[r].chunk);
+        raise(&h[r].hop, least);
         n->attr.at = least + 1;
     }
 }
