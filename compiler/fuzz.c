@@ -6,7 +6,9 @@
  * carries a planted fault, which must be found: a fuzzer that finds nothing
  * may be one that cannot. */
 #include "compiler/verify.h"
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +19,8 @@ typedef enum Ending { PROVEN, REFUSED, DIFFERS, CRASHED, NENDING } Ending;
 
 typedef struct Result {
     Ending ending;
-    uint32_t features, nodes, values;
+    FeatureSet features;
+    uint32_t nodes, values, redrawn;
     char family[32], text[400];
 } Result;
 
@@ -25,9 +28,8 @@ typedef struct Child { pid_t pid; int pipe; int64_t pair; } Child;
 
 typedef struct Tally {
     const Options *o;
-    int64_t count[NENDING], planted, found;
-    int64_t both[NFEATURE][NFEATURE];     /* features that met; with itself:
-                                             that were there */
+    int64_t count[NENDING], planted, found, redrawn;
+    Cover cover;
     uint32_t fewest, most;                /* nodes */
 } Tally;
 
@@ -50,52 +52,60 @@ static void fault_plant(Draw *d, Graph *g)
             g->node[r].op = g->node[r].op == OP_mul ? OP_add : OP_mul;
 }
 
-/* A limit that nothing fits is doubled until something does, so that it is
- * tight whatever the model holds. */
-static Graph **passes_run(const Graph *g, Job *job, Plan *plan, Trail *trail,
-                          int *roles)
+/* A model and a plan that has what the pair is about; of the families, in
+ * turn from the seed's, the first that can hold it all, else most of it. */
+typedef struct Pair { Model *m; Graph *g; Plan *plan; FeatureSet has; } Pair;
+
+static Pair pair_draw(Options *o, uint64_t seed, FeatureSet want, Draw *d)
 {
-    for (;;) {
-        ErrTrap t;
-        if (setjmp(t.jump) == 0) {
-            err_push(&t);
-            Graph **done = verify_run(g, job, trail, roles);
-            err_pop();
-            return done;
-        }
-        if (t.code != 3 || plan->recompute != RECOMPUTE_AUTO)
-            err_code(t.code, "passes", "%s", t.text);
-        plan->bytes *= 2;
-        trail->n = 0;
+    enum { FAMILIES = 9 };
+    const char *path = fmt(o->arena, "%s/models/fuzz/fuzz.lua", o->home);
+    int most = -1, defined = o->define.n;
+    Pair best = { 0 };
+    o->file = &path, o->nfile = 1;
+    for (uint64_t f = 0; f < FAMILIES && most < features_count(want); f++) {
+        o->define.n = defined;
+        o->define.at[o->define.n++] =
+            fmt(o->arena, "seed=%llu", (unsigned long long)seed);
+        o->define.at[o->define.n++] =
+            fmt(o->arena, "family=%llu", (unsigned long long)(seed + f));
+        Pair p = { .m = model_open(o) };
+        p.g = model_entry(p.m, "train");
+        p.plan = plan_draw(d, p.g, o->arena, want, &p.has);
+        int met = features_count(want & p.has);
+        if (met > most)
+            most = met, best = p;
     }
+    return best;
+}
+
+static Draw draw_of(uint64_t seed)
+{
+    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
+    draw_below(&d, 1);
+    return d;
 }
 
 static void pair_prove(const Options *base, int64_t pair, int attempt,
                        Result *r)
 {
     Options o = *base;
-    uint64_t seed = (uint64_t)(base->seed + pair)
-        + (uint64_t)attempt * 1000003;
-    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
-    draw_below(&d, 1);
-    const char *path = fmt(o.arena, "%s/models/fuzz/fuzz.lua", o.home);
-    o.file = &path, o.nfile = 1;
-    o.define.at[o.define.n++] = fmt(o.arena, "seed=%llu",
-                                    (unsigned long long)seed);
-    Model *m = model_open(&o);
-    Graph *g = model_entry(m, "train"), **done;
+    uint64_t first = (uint64_t)(base->seed + pair);
+    uint64_t seed = first + (uint64_t)attempt * 1000003;
+    Draw about = draw_of(first), d = draw_of(seed);
     int roles;
-    snprintf(r->family, sizeof r->family, "%s", m->name);
-    Plan *plan = plan_draw(&d, g, o.arena, &r->features);
-    Job job = job_open(&o, plan);
+    Pair p = pair_draw(&o, seed, features_draw(&about), &d);
+    snprintf(r->family, sizeof r->family, "%s", p.m->name);
+    r->features = p.has;
+    Job job = job_open(&o, p.plan);
     Trail t = { .arena = o.arena };
-    done = passes_run(g, &job, plan, &t, &roles);
+    Graph **done = verify_run(p.g, &job, &t, &roles);
     for (int k = 0; k < roles; k++)
         r->nodes += done[k]->n;
     if (planted(pair))
         fault_plant(&d, done[draw_below(&d, (uint64_t)roles)]);
     r->values = verify_values(&o, &t);
-    verify_schedule(&o, m, done, roles);
+    verify_schedule(&o, p.m, done, roles);
 }
 
 static Result pair_try(const Options *o, int64_t pair, int attempt)
@@ -115,12 +125,16 @@ static Result pair_try(const Options *o, int64_t pair, int attempt)
 
 enum { ATTEMPTS = 8 };
 
-/* A fault cannot be found in a plan that is refused: another is drawn. */
+/* What a plan may not have the draws do not know: one that is refused is
+ * drawn again, about the same. */
 static void pair_run(const Options *o, int64_t pair, int out)
 {
     Result r = pair_try(o, pair, 0);
-    for (int k = 1; k < ATTEMPTS && planted(pair) && r.ending == REFUSED; k++)
+    for (int k = 1; k < ATTEMPTS && r.ending == REFUSED; k++) {
+        uint32_t redrawn = r.redrawn + 1;
         r = pair_try(o, pair, k);
+        r.redrawn = redrawn;
+    }
     if (write(out, &r, sizeof r) != (ssize_t)sizeof r)
         _exit(1);
     _exit(0);
@@ -139,7 +153,7 @@ static Child child_start(const Options *o, int64_t pair)
         err_code(5, "dpc", "verify: no process");
     if (pid == 0) {
         close(ends[0]);
-        alarm(SECONDS);
+        setrlimit(RLIMIT_CPU, &(struct rlimit){ SECONDS, SECONDS });
         if (!o->verbose && !freopen("/dev/null", "w", stderr))
             _exit(1);
         pair_run(o, pair, ends[1]);
@@ -157,15 +171,10 @@ static Result child_end(const Child *c)
                       "-v shows what it said" };
     close(c->pipe);
     waitpid(c->pid, &status, 0);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+        snprintf(r.text, sizeof r.text, "it took more than %d seconds of a "
+                 "core", SECONDS);
     return r;
-}
-
-static void features_count(Tally *t, uint32_t set)
-{
-    for (int i = 0; i < NFEATURE; i++)
-        for (int k = 0; k <= i; k++)
-            if (set >> i & 1 && set >> k & 1)
-                t->both[i][k]++;
 }
 
 static void result_take(Tally *t, int64_t pair, const Result *r)
@@ -173,11 +182,12 @@ static void result_take(Tally *t, int64_t pair, const Result *r)
     static const char *const said[] = { "proven", "refused", "DIFFERS",
                                         "CRASHED" };
     bool fault = planted(pair), wrong = r->ending >= DIFFERS;
+    t->redrawn += r->redrawn;
     t->planted += fault;
     t->found += fault && wrong;
     if (!fault) {
         t->count[r->ending]++;
-        features_count(t, r->ending == PROVEN ? r->features : 0);
+        cover_add(&t->cover, r->ending == PROVEN ? r->features : 0);
     }
     if (r->nodes) {
         t->fewest = t->fewest && t->fewest < r->nodes ? t->fewest : r->nodes;
@@ -205,65 +215,28 @@ static void pairs_run(Tally *t, int64_t n, int jobs)
     }
 }
 
-/* Two words of which a plan has one. */
-static bool exclude(int a, int b)
-{
-    int gather = (a == FEATURE_gather_batch || a == FEATURE_gather_use)
-        + (b == FEATURE_gather_batch || b == FEATURE_gather_use);
-    int remade = (a >= FEATURE_remade_none && a <= FEATURE_remade_to_fit)
-        + (b >= FEATURE_remade_none && b <= FEATURE_remade_to_fit);
-    return a != b && (gather == 2 || remade == 2);
-}
-
-static int64_t rarest_two(const Tally *t)
-{
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < NFEATURE; i++)
-        for (int k = 0; k < i; k++)
-            if (!exclude(i, k))
-                least = t->both[i][k] < least ? t->both[i][k] : least;
-    return least;
-}
-
 static void tally_json(const Tally *t, int64_t n, double seconds)
 {
     printf("{\"pairs\": %lld, \"proven\": %lld, \"refused\": %lld, "
-           "\"mismatches\": %lld, \"crashes\": %lld, \"planted\": %lld, "
+           "\"redrawn\": %lld, \"mismatches\": %lld, \"crashes\": %lld, \"planted\": %lld, "
            "\"found\": %lld, \"fewest_nodes\": %u, \"most_nodes\": %u, "
-           "\"rarest_two_features\": %lld, \"seconds\": %.1f,\n"
-           " \"features\": {", (long long)n, (long long)t->count[PROVEN],
-           (long long)t->count[REFUSED], (long long)t->count[DIFFERS],
-           (long long)t->count[CRASHED], (long long)t->planted,
-           (long long)t->found, t->fewest, t->most, (long long)rarest_two(t),
-           seconds);
-    for (int i = 0; i < NFEATURE; i++)
-        printf("%s\"%s\": %lld", i ? ", " : "", feature_names[i],
-               (long long)t->both[i][i]);
-    printf("},\n \"together\": [");
-    for (int i = 0; i < NFEATURE; i++)
-        for (int k = 0; k <= i; k++)
-            printf("%s%lld%s", k ? ", " : i ? ",\n  [" : "\n  [",
-                   (long long)t->both[i][k], k == i ? "]" : "");
-    printf("]}\n");
+           "\"seconds\": %.1f,\n", (long long)n, (long long)t->count[PROVEN],
+           (long long)t->count[REFUSED], (long long)t->redrawn,
+           (long long)t->count[DIFFERS], (long long)t->count[CRASHED],
+           (long long)t->planted, (long long)t->found, t->fewest, t->most, seconds);
+    cover_json(&t->cover);
+    printf("}\n");
 }
 
-/* The lower triangle: how often two features stood in one proven plan. */
 static void tally_print(const Tally *t, int64_t n, double seconds)
 {
-    for (int i = 0; i < NFEATURE; i++) {
-        printf("%-18s", feature_names[i]);
-        for (int k = 0; k <= i; k++)
-            if (exclude(i, k))
-                printf("     -");
-            else
-                printf(" %5lld", (long long)t->both[i][k]);
-        printf("\n");
-    }
-    printf("%lld pairs of %u to %u nodes: %lld proven, %lld refused, %lld "
-           "differ, %lld crashed; %lld of %lld planted faults found; %.1f s\n",
+    cover_print(&t->cover, n);
+    printf("%lld pairs of %u to %u nodes: %lld proven, %lld refused (%lld "
+           "drawn again), %lld differ, %lld crashed; %lld of %lld planted faults found; %.1f s\n",
            (long long)n, t->fewest, t->most, (long long)t->count[PROVEN],
-           (long long)t->count[REFUSED], (long long)t->count[DIFFERS],
-           (long long)t->count[CRASHED], (long long)t->found,
+           (long long)t->count[REFUSED], (long long)t->redrawn,
+           (long long)t->count[DIFFERS], (long long)t->count[CRASHED],
+           (long long)t->found,
            (long long)t->planted, seconds);
 }
 

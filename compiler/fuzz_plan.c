@@ -6,12 +6,6 @@
  * (fuzz_stage.c).  No such plan need be good; every one must be right. */
 #include "compiler/verify.h"
 
-const char *const feature_names[NFEATURE] = {
-#define X(name) #name,
-    FEATURES(X)
-#undef X
-};
-
 /* Knuth's MMIX generator; the high bits are the good ones. */
 uint64_t draw_below(Draw *d, uint64_t n)
 {
@@ -22,7 +16,7 @@ uint64_t draw_below(Draw *d, uint64_t n)
 typedef struct Drawing {
     Draw *d;
     Plan *plan;
-    uint32_t *has;
+    FeatureSet want, has;
     Arena *arena;
     int64_t batch;
     Split order;                          /* of the batch */
@@ -38,15 +32,48 @@ static bool chance(Drawing *w, uint64_t of_ten)
 
 static void has(Drawing *w, Feature f)
 {
-    *w->has |= 1u << f;
+    w->has |= (FeatureSet)1 << f;
+}
+
+static bool wanted(const Drawing *w, Feature f)
+{
+    return w->want >> f & 1;
+}
+
+/* Is it wanted?  Else by chance; it counts once it is there. */
+static bool wants(Drawing *w, Feature f, uint64_t of_ten)
+{
+    bool by_chance = chance(w, of_ten);
+    return by_chance || wanted(w, f);
+}
+
+/* One of n words: the one whose feature is wanted, else any; -1 is no
+ * feature. */
+static int word_draw(Drawing *w, const int *feature, int n)
+{
+    int word = (int)draw_below(w->d, (uint64_t)n);
+    for (int k = 0; k < n; k++)
+        if (feature[k] >= 0 && wanted(w, (Feature)feature[k]))
+            word = k;
+    return word;
+}
+
+static int at_least(int n, int least)
+{
+    return n < least ? least : n;
 }
 
 static void mesh_draw(Drawing *w)
 {
+    static const int some[] = { 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3 };
+    static const int few[] = { 0, 0, 1, 1, 1, 2 };
     static const char *const space[] = { "a", "b", "c" };
     static const char *const time[] = { "t", "u" };
     Mesh *m = &w->plan->mesh;
-    int ranks = (int)draw_below(w->d, 4), turns = (int)draw_below(w->d, 3);
+    int least[2];
+    features_axes(w->want, &least[0], &least[1]);
+    int ranks = at_least(some[draw_below(w->d, COUNT(some))], least[0]);
+    int turns = at_least(few[draw_below(w->d, COUNT(few))], least[1]);
     for (int i = 0; i < ranks; i++)
         m->axis[m->naxis++] = (Axis){ space[i], ranks < 3 && chance(w, 3)
                                       ? 4 : 2, SPACE };
@@ -74,21 +101,25 @@ static Split split_draw(Drawing *w, int64_t n, Axes from, uint64_t of_ten)
     return s;
 }
 
-static void leaf_put(Drawing *w, const LeafPlan *l)
+/* Is any dimension split?  Then it stands in the plan. */
+static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
 {
     Split all = 0;
     int split = 0;
     for (int d = 0; d < l->ndim; d++) {
         all |= l->split[d], split += l->split[d] != 0;
+        if (t->dim[d] % split_parts(&w->plan->mesh, l->split[d]))
+            has(w, FEATURE_uneven);
         if (l->split[d] >> 4)
             has(w, FEATURE_dimension_by_two);
     }
     if (!all)
-        return;
+        return false;
     if (split > 1)
         has(w, FEATURE_two_dimensions);
     GROW(w->arena, w->plan->leaf, w->plan->nleaf, w->plan->leafcap);
     w->plan->leaf[w->plan->nleaf++] = *l;
+    return true;
 }
 
 /* All inputs of a batch lie alike, but for a plan that says otherwise. */
@@ -101,14 +132,16 @@ static void input_draw(Drawing *w, const Node *n, bool apart)
         l.split[0] = w->order;
     if (apart && n->type.ndim) {
         l.split[0] = split_without(w->order, ranks);
+        if (l.split[0] != w->order)
+            has(w, FEATURE_inputs_apart);
         int d = (int)draw_below(w->d, (uint64_t)n->type.ndim);
         if (d && !(time & split_axes(l.split[d])))
             l.split[d] = split_draw(w, n->type.dim[d], ranks, 7);
     }
-    leaf_put(w, &l);
+    leaf_put(w, &l, &n->type);
 }
 
-static void kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
+static bool kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
 {
     LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
     Axes free = mesh_axes(&w->plan->mesh, SPACE);
@@ -116,7 +149,7 @@ static void kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
         l.split[d] = split_draw(w, n->type.dim[d], free, 5);
         free &= (Axes)~split_axes(l.split[d]);
     }
-    leaf_put(w, &l);
+    return leaf_put(w, &l, &n->type);
 }
 
 /* The plan of the weight whose moment or average this is; NULL. */
@@ -133,30 +166,24 @@ static const LeafPlan *plan_of_weight(const Drawing *w, const Graph *g,
 
 static void leaves_draw(Drawing *w, const Graph *g)
 {
-    bool apart = chance(w, 2), own = chance(w, 5);
+    bool apart = wants(w, FEATURE_inputs_apart, 2);
+    bool own = wants(w, FEATURE_states_apart, 5);
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         if (n->op == OP_input)
             input_draw(w, n, apart);
-        if (n->op == OP_param)
-            kept_draw(w, n, (uint64_t)w->weights);
-        if (n->op == OP_state && own)
-            kept_draw(w, n, (uint64_t)w->states);
+        if (n->op == OP_param && kept_draw(w, n, (uint64_t)w->weights))
+            has(w, FEATURE_weights_split);
+        if (n->op == OP_state && own && kept_draw(w, n, (uint64_t)w->states))
+            has(w, FEATURE_states_apart);
         const LeafPlan *like = n->op == OP_state && !own
             ? plan_of_weight(w, g, n->name) : NULL;
         if (like) {
             LeafPlan l = *like;
             l.name = n->name;
-            leaf_put(w, &l);
+            leaf_put(w, &l, &n->type);
         }
     }
-    Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
-    if (apart && ranks)
-        has(w, FEATURE_inputs_apart);
-    if (own && w->states && ranks)
-        has(w, FEATURE_states_apart);
-    if (w->weights && ranks)
-        has(w, FEATURE_weights_split);
 }
 
 /* ---- words of the plan ---- */
@@ -164,13 +191,15 @@ static void leaves_draw(Drawing *w, const Graph *g)
 /* Weights whole for a step, a turn or a use; sums once a step or a turn. */
 static void weights_words_draw(Drawing *w)
 {
+    static const int gather[] = { -1, FEATURE_gather_batch,
+                                  FEATURE_gather_use };
     Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
     Axes turns = mesh_axes(&w->plan->mesh, TIME);
-    w->plan->gather = (GatherWhen)draw_below(w->d, 3);
-    w->plan->reduce = (ReduceWhen)draw_below(w->d, 2);
-    if (ranks && w->weights && w->plan->gather)
-        has(w, w->plan->gather == GATHER_BATCH ? FEATURE_gather_batch
-                                               : FEATURE_gather_use);
+    w->plan->gather = (GatherWhen)word_draw(w, gather, COUNT(gather));
+    w->plan->reduce = wants(w, FEATURE_reduce_each, 4) ? REDUCE_EACH
+                                                       : REDUCE_LATE;
+    if (w->has >> FEATURE_weights_split & 1 && w->plan->gather)
+        has(w, (Feature)gather[w->plan->gather]);
     if (turns && ranks && w->plan->reduce == REDUCE_EACH)
         has(w, FEATURE_reduce_each);
 }
@@ -179,7 +208,11 @@ static void recompute_draw(Drawing *w)
 {
     static const int feature[] = { -1, FEATURE_remade_none,
                                    FEATURE_remade_all, FEATURE_remade_to_fit };
-    Recompute word = (Recompute)draw_below(w->d, 4);
+    const FeatureSet any = FEATURE_SET(remade_none) | FEATURE_SET(remade_all)
+        | FEATURE_SET(remade_to_fit);
+    Recompute word = (Recompute)word_draw(w, feature, COUNT(feature));
+    if (chance(w, 6) && !(w->want & any))  /* the others are dear to try */
+        word = RECOMPUTE_SELECTIVE;
     w->plan->recompute = word;
     w->plan->bytes = 1 << (12 + draw_below(w->d, 8));
     if (word != RECOMPUTE_SELECTIVE)
@@ -206,7 +239,7 @@ static void values_draw(Drawing *w)
 {
     Plan *p = w->plan;
     int n = 1 + (int)draw_below(w->d, 3);
-    if (!mesh_axes(&p->mesh, SPACE) || !chance(w, 4))
+    if (!wants(w, FEATURE_constraints, 3) || !mesh_axes(&p->mesh, SPACE))
         return;
     for (int tries = 0; tries < 40 && (int)p->nvalue < n; tries++) {
         const Node *x = &w->g->node[draw_below(w->d, w->g->n)];
@@ -231,35 +264,70 @@ static int64_t batch_of(const Graph *g)
     return 1;
 }
 
-Plan *plan_draw(Draw *d, const Graph *g, Arena *a, uint32_t *features)
+static void storage_draw(Drawing *w)
 {
-    static const int64_t buckets[] = { 0, 500, 10000, 32 << 20 };
-    static const int share[] = { 0, 3, 9 };
+    static const int64_t buckets[] = { 0, 500, 10000 };
+    Plan *p = w->plan;
+    p->bucket = wants(w, FEATURE_small_buckets, 5)
+        ? buckets[draw_below(w->d, COUNT(buckets))] : 32 << 20;
+    p->compute = wants(w, FEATURE_bf16, 3) ? BF16 : F32;
+    p->exact = wants(w, FEATURE_exact, 2);
+    if (p->bucket < 1 << 20 && mesh_axes(&p->mesh, SPACE))
+        has(w, FEATURE_small_buckets);
+    if (p->compute == BF16)
+        has(w, FEATURE_bf16);
+    if (p->exact)
+        has(w, FEATURE_exact);
+}
+
+/* Of ten leaves, so many are split: few or most, if any need be. */
+static int share_draw(Drawing *w, bool any)
+{
+    static const int share[] = { 3, 9, 0 };
+    return share[draw_below(w->d, any ? 2 : 3)];
+}
+
+static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
+                       FeatureSet *has_what)
+{
+    const FeatureSet of_weights = FEATURE_SET(weights_split)
+        | FEATURE_SET(dimension_by_two) | FEATURE_SET(two_dimensions)
+        | FEATURE_SET(gather_batch) | FEATURE_SET(gather_use);
     Plan *p = alloc(a, sizeof *p);
-    *features = 0;
-    Drawing w = { .d = d, .plan = p, .has = features, .arena = a,
+    Drawing w = { .d = d, .plan = p, .want = want, .arena = a,
                   .batch = batch_of(g), .g = g };
     mesh_draw(&w);
-    w.uneven = chance(&w, 3) && p->mesh.naxis;
-    if (w.uneven)
-        has(&w, FEATURE_uneven);
-    if (chance(&w, 4))
-        stages_draw(d, p, g, a, features);
+    w.uneven = wants(&w, FEATURE_uneven, 2) && p->mesh.naxis;
+    stages_draw(d, p, g, a, want, &w.has);
     w.order = split_draw(&w, w.batch, (Axes)~mesh_axes(&p->mesh, STAGE), 8);
-    if (w.order)
+    if (split_axes(w.order) & mesh_axes(&p->mesh, SPACE))
         has(&w, FEATURE_batch_split);
-    w.weights = share[draw_below(d, 3)], w.states = share[draw_below(d, 3)];
+    w.weights = share_draw(&w, want & of_weights);
+    w.states = share_draw(&w, want & FEATURE_SET(states_apart));
     leaves_draw(&w, g);
     weights_words_draw(&w), recompute_draw(&w);
-    values_draw(&w);
-    p->bucket = buckets[draw_below(d, COUNT(buckets))];
-    p->compute = chance(&w, 3) ? BF16 : F32;
-    p->exact = chance(&w, 2);
-    if (p->bucket < 1 << 20)
-        has(&w, FEATURE_small_buckets);
-    if (p->compute == BF16)
-        has(&w, FEATURE_bf16);
-    if (p->exact)
-        has(&w, FEATURE_exact);
+    values_draw(&w), storage_draw(&w);
+    *has_what = w.has;
     return p;
+}
+
+/* Where a split falls is chance: a plan that lacks what is wanted is drawn
+ * again, and the one that had most of it stays. */
+Plan *plan_draw(Draw *d, const Graph *g, Arena *a, FeatureSet want,
+                FeatureSet *has_what)
+{
+    enum { TRIES = 40 };
+    Draw best = *d;
+    int most = -1;
+    for (int i = 0; i < TRIES && most < features_count(want); i++) {
+        ArenaMark mark = arena_mark(a);
+        Draw begin = *d;
+        plan_once(d, g, a, want, has_what);
+        arena_rewind(a, mark);
+        int met = features_count(want & *has_what);
+        if (met > most)
+            most = met, best = begin;
+    }
+    *d = best;
+    return plan_once(d, g, a, want, has_what);
 }

@@ -24,41 +24,52 @@ static const char **scopes_of(const Graph *g, Arena *a, uint32_t *n)
     return scope;
 }
 
-static void roles_draw(Draw *d, Plan *p, int roles, Arena *a, bool *thrown)
+static void roles_draw(Draw *d, Plan *p, int roles, Arena *a)
 {
     p->role_of = alloc(a, ((size_t)p->nstage + 1) * sizeof *p->role_of);
-    *thrown = p->nstage > roles && draw_below(d, 2);
+    bool thrown = p->nstage > roles && draw_below(d, 2);
     for (int s = 0; s < p->nstage; s++)   /* each role has one at the least */
-        p->role_of[s] = s < roles || !*thrown ? s % roles
+        p->role_of[s] = s < roles || !thrown ? s % roles
             : (int)draw_below(d, (uint64_t)roles);
 }
 
-void stages_draw(Draw *d, Plan *p, const Graph *g, Arena *a,
-                 uint32_t *features)
+/* Cuts the row of n scopes: a stage a role at the least, two at the most. */
+static void scopes_cut(Draw *d, Plan *p, const char **scope, uint32_t n,
+                       int roles)
 {
-    static const Pattern orders[] = { GPIPE, GPIPE, ONE_F_ONE_B, INTERLEAVED,
-                                      ZB_H1, AUTO };
+    for (uint32_t i = 0; i < n; i++) {
+        int left = (int)(n - i), s = p->nstage;
+        bool must = s < roles && left <= roles - s;
+        bool next = !s || must || (s < roles * 2 && draw_below(d, 2));
+        p->nstage += next;
+        p->stage[i] = (StagePlan){ scope[i], p->nstage - 1 };
+    }
+}
+
+void stages_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
+                 FeatureSet *has)
+{
+    static const Pattern orders[] = { ZB_H1, AUTO, GPIPE, GPIPE, ONE_F_ONE_B,
+                                      INTERLEAVED };
+    const FeatureSet any = FEATURE_SET(stages) | FEATURE_SET(stages_of_a_role)
+        | FEATURE_SET(weights_apart);
     uint32_t n;
+    if (draw_below(d, 10) >= 1 && !(want & any))
+        return;
     const char **scope = scopes_of(g, a, &n);
-    int roles = 2 + (int)draw_below(d, 2), most = roles * 2;
-    bool thrown;
+    int roles = 2 + (int)draw_below(d, 2);
     if (n < (uint32_t)roles || p->mesh.naxis == NAXIS)
         return;
     p->stage = alloc(a, n * sizeof *p->stage);
     p->nscope = n;
-    for (uint32_t i = 0; i < n; i++) {
-        int left = (int)(n - i), s = p->nstage;
-        bool must = s < roles && left <= roles - s;
-        bool next = !s || must || (s < most && draw_below(d, 2));
-        p->nstage += next;
-        p->stage[i] = (StagePlan){ scope[i], p->nstage - 1 };
-    }
-    roles_draw(d, p, roles, a, &thrown);
-    p->pattern = orders[draw_below(d, COUNT(orders))];
+    scopes_cut(d, p, scope, n, roles);
+    roles_draw(d, p, roles, a);
+    p->pattern = orders[draw_below(d, want & FEATURE_SET(weights_apart)
+                                   ? 2 : COUNT(orders))];
     p->mesh.axis[p->mesh.naxis++] = (Axis){ "p", roles, STAGE };
-    *features |= 1u << FEATURE_stages;
+    *has |= FEATURE_SET(stages);
     if (p->nstage > roles)
-        *features |= 1u << FEATURE_stages_of_a_role;
+        *has |= FEATURE_SET(stages_of_a_role);
     if (p->pattern == ZB_H1 || p->pattern == AUTO)
-        *features |= 1u << FEATURE_weights_apart;
+        *has |= FEATURE_SET(weights_apart);
 }

@@ -26,30 +26,71 @@ void verify_schedule(const Options *, const Model *, Graph *const *, int n);
 /* fuzz.c: --fuzz N; returns the exit code. */
 int verify_fuzz(const Options *);
 
-/* ---- fuzz_plan.c ---- */
+/* ---- fuzz_feature.c ---- */
 
-/* What a drawn plan has; the bits of a set. */
+/* What a drawn plan may have: its name; for what a plan says one word, of
+ * which this is one, or NULL; the axes of ranks and of turns that it takes. */
 #define FEATURES(X) \
-    X(ranks) X(two_axes) X(three_axes) X(turns) X(turns_of_turns) \
-    X(batch_split) X(inputs_apart) X(weights_split) X(dimension_by_two) \
-    X(two_dimensions) X(states_apart) X(small_buckets) X(exact) X(bf16) \
-    X(stages) X(stages_of_a_role) X(weights_apart) X(uneven) \
-    X(gather_batch) X(gather_use) X(reduce_each) X(remade_none) \
-    X(remade_all) X(remade_to_fit) X(constraints)
+    X(ranks,             NULL,        1, 0) \
+    X(two_axes,          NULL,        2, 0) \
+    X(three_axes,        NULL,        3, 0) \
+    X(turns,             NULL,        0, 1) \
+    X(turns_of_turns,    NULL,        0, 2) \
+    X(batch_split,       NULL,        1, 0) \
+    X(inputs_apart,      NULL,        1, 0) \
+    X(weights_split,     NULL,        1, 0) \
+    X(dimension_by_two,  NULL,        2, 0) \
+    X(two_dimensions,    NULL,        2, 0) \
+    X(states_apart,      NULL,        1, 0) \
+    X(small_buckets,     NULL,        1, 0) \
+    X(exact,             NULL,        0, 0) \
+    X(bf16,              NULL,        0, 0) \
+    X(stages,            NULL,        0, 0) \
+    X(stages_of_a_role,  NULL,        0, 0) \
+    X(weights_apart,     NULL,        0, 0) \
+    X(uneven,            NULL,        1, 0) \
+    X(gather_batch,      "gather",    1, 0) \
+    X(gather_use,        "gather",    1, 0) \
+    X(reduce_each,       NULL,        1, 1) \
+    X(remade_none,       "recompute", 0, 0) \
+    X(remade_all,        "recompute", 0, 0) \
+    X(remade_to_fit,     "recompute", 0, 0) \
+    X(constraints,       NULL,        1, 0)
 typedef enum Feature {
-#define X(name) FEATURE_##name,
+#define X(name, word, ranks, turns) FEATURE_##name,
     FEATURES(X)
 #undef X
     NFEATURE
 } Feature;
-extern const char *const feature_names[NFEATURE];
+typedef uint64_t FeatureSet;              /* bit f: feature f */
+#define FEATURE_SET(name) ((FeatureSet)1 << FEATURE_##name)
 
 typedef struct Draw { uint64_t state; } Draw;
 uint64_t draw_below(Draw *, uint64_t n);  /* 0 .. n - 1 */
-/* A plan for the graph's leaves and values, and what it has. */
-Plan *plan_draw(Draw *, const Graph *, Arena *, uint32_t *features);
+
+const char *feature_name(int);
+/* The word that two features are both of; NULL: a plan may have the two. */
+const char *features_exclude(int, int);
+/* What a pair is about. */
+FeatureSet features_draw(Draw *);
+void features_axes(FeatureSet, int *ranks, int *turns);
+int features_count(FeatureSet);
+
+/* How often two features stood in one plan; with itself: a feature did. */
+typedef struct Cover { int64_t both[NFEATURE][NFEATURE]; } Cover;
+void cover_add(Cover *, FeatureSet);
+void cover_json(const Cover *);
+void cover_print(const Cover *, int64_t pairs);
+
+/* ---- fuzz_plan.c ---- */
+
+/* A plan for the graph's leaves and values that has what is wanted, as far as
+ * chance and the graph give it; and what it has. */
+Plan *plan_draw(Draw *, const Graph *, Arena *, FeatureSet want,
+                FeatureSet *has);
 
 /* fuzz_stage.c: makes a pipeline of the plan, where the model has scopes. */
-void stages_draw(Draw *, Plan *, const Graph *, Arena *, uint32_t *features);
+void stages_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
+                 FeatureSet *has);
 
 #endif

@@ -6,6 +6,7 @@ local optim = require "optim"
 local families = require "families"
 
 local seed = dpc.option("seed", 0, "which model")
+local kind = dpc.option("family", -1, "which family; -1: the seed's")
 
 -- Numbers by a linear congruence (Knuth, TAOCP 2, 3.3.4): the same wherever
 -- this runs.
@@ -19,7 +20,7 @@ end
 function draw.pick(list) return list[draw.below(#list) + 1] end
 function draw.coin() return draw.below(2) == 1 end
 
-local name, family = families.at(seed)
+local name, family = families.at(kind < 0 and seed or kind)
 
 local function train()
   local loss = family(draw)

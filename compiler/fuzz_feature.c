@@ -1,0 +1,123 @@
+/* fuzz_feature.c -- what drawn plans have, and how evenly it is met.
+ *
+ * A pair is about a handful of features that a plan may have together, drawn
+ * before anything else, all alike: any two of them then meet as often as any
+ * other two, however seldom chance alone would bring them together.  The rest
+ * of the plan is by chance. */
+#include "compiler/verify.h"
+
+static const struct {
+    const char *name, *word;
+    int ranks, turns;
+} feature[NFEATURE] = {
+#define X(name, word, ranks, turns) { #name, word, ranks, turns },
+    FEATURES(X)
+#undef X
+};
+
+const char *feature_name(int f) { return feature[f].name; }
+
+const char *features_exclude(int a, int b)
+{
+    const char *word = feature[a].word;
+    return a != b && word && feature[b].word
+        && strcmp(word, feature[b].word) == 0 ? word : NULL;
+}
+
+FeatureSet features_draw(Draw *d)
+{
+    enum { HANDFUL = 3 };
+    FeatureSet want = 0;
+    for (int n = 0; n < HANDFUL;) {
+        int f = (int)draw_below(d, NFEATURE);
+        bool may = !(want >> f & 1);
+        for (int k = 0; k < NFEATURE && may; k++)
+            may = !(want >> k & 1 && features_exclude(f, k));
+        want |= (FeatureSet)may << f;
+        n += may;
+    }
+    return want;
+}
+
+int features_count(FeatureSet set)
+{
+    return __builtin_popcountll(set);
+}
+
+void features_axes(FeatureSet want, int *ranks, int *turns)
+{
+    *ranks = *turns = 0;
+    for (int f = 0; f < NFEATURE; f++) {
+        if (!(want >> f & 1))
+            continue;
+        *ranks = feature[f].ranks > *ranks ? feature[f].ranks : *ranks;
+        *turns = feature[f].turns > *turns ? feature[f].turns : *turns;
+    }
+}
+
+/* ---- how often ---- */
+
+void cover_add(Cover *c, FeatureSet set)
+{
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k <= i; k++)
+            if (set >> i & 1 && set >> k & 1)
+                c->both[i][k]++;
+}
+
+static int64_t rarest_two(const Cover *c)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k < i; k++)
+            if (!features_exclude(i, k) && c->both[i][k] < least)
+                least = c->both[i][k];
+    return least;
+}
+
+void cover_json(const Cover *c)
+{
+    printf(" \"rarest_two_features\": %lld,\n \"features\": {",
+           (long long)rarest_two(c));
+    for (int i = 0; i < NFEATURE; i++)
+        printf("%s\"%s\": %lld", i ? ", " : "", feature[i].name,
+               (long long)c->both[i][i]);
+    printf("},\n \"together\": [");
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k <= i; k++)
+            printf("%s%lld%s", k ? ", " : i ? ",\n  [" : "\n  [",
+                   (long long)c->both[i][k], k == i ? "]" : "");
+    printf("]");
+}
+
+/* Two that met less than once in a hundred plans, and two that cannot. */
+static void rare_print(const Cover *c, int64_t pairs)
+{
+    for (int i = 0; i < NFEATURE; i++)
+        for (int k = 0; k <= i; k++) {
+            const char *word = features_exclude(i, k);
+            int64_t want = i == k ? pairs / 10 : pairs / 100;
+            if (word)
+                printf("never: %s with %s: a plan has one word for %s\n",
+                       feature[k].name, feature[i].name, word);
+            else if (c->both[i][k] < want)
+                printf("rare: %s with %s: %lld, %lld wanted\n",
+                       feature[k].name, feature[i].name,
+                       (long long)c->both[i][k], (long long)want);
+        }
+}
+
+/* The lower triangle: how often two features stood in one proven plan. */
+void cover_print(const Cover *c, int64_t pairs)
+{
+    for (int i = 0; i < NFEATURE; i++) {
+        printf("%-18s", feature[i].name);
+        for (int k = 0; k <= i; k++)
+            if (features_exclude(i, k))
+                printf("    -");
+            else
+                printf(" %4lld", (long long)c->both[i][k]);
+        printf("\n");
+    }
+    rare_print(c, pairs);
+}
