@@ -8,7 +8,10 @@
  * outer product, which folds nothing, does too.  This is the mixed precision
  * of Micikevicius et al. (ICLR 2018) with bf16, which needs no loss scale.
  * Where no gradient is taken nothing is kept for one, and results stay as wide
- * as they were summed: a sampler feeds its network its own rounding.
+ * as they were summed: a sampler feeds its network its own rounding.  There,
+ * too, the logits of a softmax and the queries and keys that make them are
+ * contracted wide: exp turns an absolute error of its argument, which grows
+ * with it, into a relative one.
  * Gradients of the narrow values are narrow in turn (grad.c). */
 #include "passes/pass.h"
 
@@ -28,6 +31,25 @@ static bool narrowed(const Graph *g, Ref r)
     const Node *n = &g->node[r];
     return contracts(g, n) && n->type.ndim > 1 && n->type.dtype == F32
         && n->in[0] != n->in[1];
+}
+
+enum { LOGITS = 1, PROJECTIONS = 2 };     /* contractions before an exp */
+
+/* How many contractions on the ways to each node stay wide, for what an exp
+ * reads: none but those that it reads through. */
+static uint8_t *exponents(const Graph *g)
+{
+    uint8_t *wide = alloc(g->arena, g->n + 1);
+    for (Ref r = g->n; r-- > 0;) {
+        const Node *n = &g->node[r];
+        bool attn = n->op == OP_attn;
+        int left = n->op == OP_exp ? PROJECTIONS : attn ? LOGITS
+                 : wide[r] - (wide[r] && narrowed(g, r));
+        for (int i = 0; i < (attn ? 2 : n->nin); i++)
+            if (wide[n->in[i]] < left)
+                wide[n->in[i]] = (uint8_t)left;
+    }
+    return wide;
 }
 
 static Ref cast_to(Graph *g, Ref r, DType d, const Node *like)
@@ -62,9 +84,11 @@ Graph *pass_cast(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     DType d = j->plan ? j->plan->compute : F32;
-    DType kept = trains(in) ? d : F32;
+    bool train = trains(in);
+    const uint8_t *wide = train ? NULL : exponents(in);
+    DType kept = train ? d : F32;
     for (Ref r = 0; r < in->n; r++)
-        if (d != F32 && narrowed(in, r))
+        if (d != F32 && narrowed(in, r) && !(wide && wide[r]))
             c.map[r] = narrow(&c, r, d, kept);
         else
             copy_node(&c, r);
