@@ -28,7 +28,7 @@ bf16() {
     *) not_ok "$name in bf16" "$said" ;;
     esac
 }
-bf16 tests/parity/prior.lua --case P1
+bf16 tests/parity/prior.lua --case P1 --case "P4 ddim"
 bf16 tests/parity/unet.lua --case U2
 bf16 tests/parity/qwen.lua --case Q3
 
