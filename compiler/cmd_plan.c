@@ -1,8 +1,19 @@
 /* cmd_plan.c -- dpc plan: a plan for a model, printed with its price. */
-#include "compiler/planning.h"
+#include "compiler/page.h"
 #include <errno.h>
 
-static Plan *plan_chosen(const Options *o, const Model *m)
+static void page_draw(const Options *o, const Model *m, const Plan *plan,
+                      const Priced *tried, uint32_t n)
+{
+    Job j = job_open(o, plan);
+    Page page = { .o = o, .plan = plan, .job = &j, .tried = tried,
+                  .ntried = n, .a = o->arena };
+    Graph **done = run_roles(plan_entry(m->entry, m->nentry), &j, &page.n);
+    page.role = roles_timed(done, page.n, &j);
+    page_write(&page);
+}
+
+static const Plan *plan_chosen(const Options *o, const Model *m)
 {
     uint32_t n = 1;
     Priced one, *p = &one;
@@ -21,7 +32,10 @@ static Plan *plan_chosen(const Options *o, const Model *m)
     }
     if (!o->quiet)
         plans_print(p, n, stderr);
-    return plans_best(o, p, n, m->entry, m->nentry)->plan;
+    const Plan *best = plans_best(o, p, n, m->entry, m->nentry)->plan;
+    if (o->html)
+        page_draw(o, m, best, p, n);
+    return best;
 }
 
 int cmd_plan(const Options *o)

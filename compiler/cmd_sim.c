@@ -6,7 +6,7 @@
  * and a hop when both of its roles are there.  --trace writes the timeline for
  * chrome://tracing or ui.perfetto.dev: a process a role, one row a stream, and
  * the bytes of the arena that live (Trace Event Format). */
-#include "compiler/planning.h"
+#include "compiler/page.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -170,5 +170,9 @@ int cmd_sim(const Options *o)
         sim_print(role, n, &j);
     if (o->trace)
         trace_write(o, role, n, o->arena);
+    Page page = { .o = o, .plan = plan, .role = role, .n = n, .job = &j,
+                  .a = o->arena };
+    if (o->html)
+        page_write(&page);
     return 0;
 }

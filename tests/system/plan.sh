@@ -84,6 +84,26 @@ exits 2 "auto takes no option of those it tries" "auto sets the options"
 run "$dpc" compile "$mlp" --exact --partitioner zero
 exits 2 "exact stands alone" "leave --partitioner out"
 
+# The page: it needs nothing else, and equal plans make equal bytes.
+for k in 1 2; do
+    run "$dpc" plan "$mlp" --ranks 2 --micro 1 --partitioner auto \
+        --html page$k.html -o page.lua
+done
+grep -q '<svg ' page1.html && grep -q 'What else was tried' page1.html &&
+    grep -q 'mlp.in' page1.html && grep -q 'recompute = ' page1.html
+rc=$?
+exits 0 "a page draws the plan"
+cmp page1.html page2.html > log 2>&1 && ! grep -nE 'https?:|src=|@import|url\(' \
+    page1.html > log
+rc=$?
+exits 0 "equal bytes, and nothing from elsewhere"
+run "$dpc" sim "$mlp" --ranks 4 --partitioner pipeline -P pp=2 --html pipe.html
+grep -q '>role 1<' pipe.html && grep -q '<h2>Stages' pipe.html
+rc=$?
+exits 0 "of a pipeline all roles"
+run "$dpc" plan "$mlp" --html no/page.html
+exits 5 "a page that cannot be written" "no/page.html: error: cannot be written"
+
 # What backward makes again: the plan says it, prints it and reads it back.
 attn=$models/attn.lua
 holds_of() { sed -n 's/.* \([0-9.]*\) MiB of arena.*/\1/p' log; }
