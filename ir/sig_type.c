@@ -101,8 +101,8 @@ static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
         return a->dtype;
     int first = -1;
     bool fold = op == OP_put || ops[op].family == FAMILY_conv;
-    for (int c = 0; c < NLETTER; c++)
-        fold |= s->folded[c];
+    for (int c = 0; c < NLETTER; c++)     /* rows of an index are one another */
+        fold |= s->folded[c] && ops[op].family != FAMILY_index;
     for (int i = 0; i < s->nop; i++) {
         bool variadic = ops[op].arity < 0;
         DType t = g->node[in[i]].type.dtype;

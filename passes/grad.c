@@ -224,12 +224,15 @@ static Ref rule(Vjp *v, const Expr *e, const Type *like)
     return n->in[i];
 }
 
-static Ref add_up(Graph *g, Ref sum, Ref dx, const char *loc)
+/* Terms of a narrow value's gradient are as narrow: each may wait for the
+ * others.  They are summed in f32. */
+static Ref add_up(Graph *g, Ref sum, Ref dx, DType d, const char *loc)
 {
+    if (d == BF16)
+        dx = to_dtype(g, dx, BF16, loc);
     if (sum == NONE)
         return dx;
-    Ref in[2] = { sum, dx };
-    agree(g, OP_add, NULL, in, 2, loc);
+    Ref in[2] = { to_dtype(g, sum, F32, loc), to_dtype(g, dx, F32, loc) };
     return EMIT(g, OP_add, NULL, loc, in[0], in[1]);
 }
 
@@ -296,7 +299,7 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
         Ref dx = rule(&v, rules[nrule == 1 ? 0 : i], NULL);
         Ref before = d[x];
         if (dx != NONE)
-            d[x] = add_up(g, d[x], dx, n.loc);
+            d[x] = add_up(g, d[x], dx, g->node[x].type.dtype, n.loc);
         for (Ref q = first; q < g->n; q++)
             label(g, q, &n);
         if (dx != NONE && before != NONE)
