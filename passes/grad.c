@@ -7,8 +7,9 @@
  *
  * A gradient has the dtype of its value: a contraction takes dy in its other
  * operand's dtype, what it makes is f32, and sums are made in f32, but the
- * whole gradient of a narrow value is narrow.  So that of a weight's bf16 form
- * is rounded once, when it is whole (Micikevicius et al., ICLR 2018). */
+ * gradient of a narrow value is narrow: its terms, each of which may wait for
+ * the others, and their sum.  That of a weight's bf16 form is rounded once,
+ * when it is whole (Micikevicius et al., ICLR 2018). */
 #include "ir/expr.h"
 #include "passes/pass.h"
 
@@ -224,11 +225,14 @@ static Ref rule(Vjp *v, const Expr *e, const Type *like)
     return n->in[i];
 }
 
-/* Terms of a narrow value's gradient are as narrow: each may wait for the
- * others.  They are summed in f32. */
-static Ref add_up(Graph *g, Ref sum, Ref dx, DType d, const char *loc)
+static bool is_weight(const Graph *g, Ref x)
 {
-    if (d == BF16)
+    return g->node[x].op == OP_cast && ops[g->node[g->node[x].in[0]].op].leaf;
+}
+
+static Ref add_up(Graph *g, Ref sum, Ref dx, Ref x, const char *loc)
+{
+    if (g->node[x].type.dtype == BF16 && !is_weight(g, x))
         dx = to_dtype(g, dx, BF16, loc);
     if (sum == NONE)
         return dx;
@@ -299,7 +303,7 @@ static void backward(Graph *g, Ref r, Ref *d, const bool *need, Arena *scratch)
         Ref dx = rule(&v, rules[nrule == 1 ? 0 : i], NULL);
         Ref before = d[x];
         if (dx != NONE)
-            d[x] = add_up(g, d[x], dx, g->node[x].type.dtype, n.loc);
+            d[x] = add_up(g, d[x], dx, x, n.loc);
         for (Ref q = first; q < g->n; q++)
             label(g, q, &n);
         if (dx != NONE && before != NONE)
