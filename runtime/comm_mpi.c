@@ -23,7 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_NAP = 50000, LONGEST_NAP = 200000, CHUNK = 1 << 20 };
+enum { FIRST_NAP = 50000, LONGEST_NAP = 200000, CHUNK = 1 << 20,
+       LARGE = 128 << 10, PIECE = 256 << 10, WINDOW = 4 };
+enum { TAG_HOP, TAG_PIECE };
 
 typedef struct Mpi {
     DpcComm comm;
@@ -33,6 +35,7 @@ typedef struct Mpi {
     MPI_Op fold[2][3];                    /* [f32, bf16][DpcFold] */
     pthread_mutex_t lock;
     _Atomic int gone;                     /* exit code once we gave up */
+    char piece[WINDOW][PIECE];            /* that come */
 } Mpi;
 
 static DpcStatus check(const Mpi *m, int rc, const char *what)
@@ -159,6 +162,123 @@ static DpcStatus fits(int64_t count)
                     (long long)count);
 }
 
+/* ---- large folds, part by part ----
+ *
+ * MPI's own send everything to one rank, which sends the parts back: on a link
+ * that goes both ways at once, three times as long as when each rank sends
+ * each other its part.  Several pieces under way keep the link busy while this
+ * thread sleeps or folds. */
+
+typedef struct Parts {
+    Mpi *m;
+    const DpcWire *w;
+    int64_t part, pieces;                 /* elements; pieces of it */
+    int32_t me, n;                        /* index, members */
+    char *own;                            /* this rank's, folded in place */
+    MPI_Request r[WINDOW][2];
+} Parts;
+
+/* Elements of the k-th piece that a rank sends, which come to lie at *at. */
+static int piece_size(const Parts *p, int64_t k, int64_t *at)
+{
+    int64_t most = PIECE / dpc_dtype_size(p->w->dtype);
+    *at = k % p->pieces * most;
+    return (int)(p->part - *at < most ? p->part - *at : most);
+}
+
+/* To the next rank but some, from the last but as many. */
+static int piece_begin(Parts *p, int64_t k)
+{
+    Mpi *m = p->m;
+    int64_t at, e = dpc_dtype_size(p->w->dtype);
+    int n = piece_size(p, k, &at), shift = (int)(k / p->pieces) + 1, rc;
+    int to = (p->me + shift) % p->n, from = (p->me + p->n - shift) % p->n;
+    MPI_Comm g = m->group[p->w->group];
+    MPI_Request *r = p->r[k % WINDOW];
+    const char *in = (const char *)p->w->in + (to * p->part + at) * e;
+    r[0] = r[1] = MPI_REQUEST_NULL;
+    LOCKED(m, rc, MPI_Irecv(m->piece[k % WINDOW], (int)(n * e), MPI_BYTE, from,
+                            TAG_PIECE, g, &r[0]));
+    if (rc == MPI_SUCCESS)
+        LOCKED(m, rc, MPI_Isend(in, (int)(n * e), MPI_BYTE, to, TAG_PIECE, g,
+                                &r[1]));
+    return rc;
+}
+
+static void piece_fold(Parts *p, int64_t k)
+{
+    const DpcWire *w = p->w;
+    int64_t at;
+    int n = piece_size(p, k, &at);
+    char *to = p->own + at * dpc_dtype_size(w->dtype);
+    const void *from = p->m->piece[k % WINDOW];
+    if (w->dtype == DPC_F32)
+        dpc_fold_add(DPC_F32, w->fold, (float *)to, from, n);
+    else if (w->dtype == DPC_BF16)
+        fold_bf16(w->fold, from, (uint16_t *)to, n);
+    else
+        dpc_fold_i32(w->fold, (int32_t *)to, from, n);
+}
+
+/* Folds this rank's part of what all have at w->in into `own`, where it lies
+ * already. */
+static DpcStatus parts_fold(Mpi *m, const DpcWire *w, int64_t part, char *own)
+{
+    int64_t most = PIECE / dpc_dtype_size(w->dtype);
+    Parts p = { .m = m, .w = w, .part = part, .own = own,
+                .pieces = (part + most - 1) / most,
+                .me = m->comm.index[w->group],
+                .n = m->comm.members[w->group] };
+    int64_t n = p.pieces * (p.n - 1), begun = 0;
+    DpcStatus s = DPC_OK;
+    for (int64_t k = 0; !s && k < n; k++) {
+        int rc = MPI_SUCCESS;
+        while (rc == MPI_SUCCESS && begun < n && begun < k + WINDOW)
+            rc = piece_begin(&p, begun++);
+        s = await_all(m, rc, 2, p.r[k % WINDOW], "fold");
+        if (!s)
+            piece_fold(&p, k);
+    }
+    return s;
+}
+
+static bool large(const Mpi *m, const DpcWire *w, int64_t part)
+{
+    return m->comm.members[w->group] > 1 && w->dtype != DPC_U8
+        && part * dpc_dtype_size(w->dtype) >= LARGE;
+}
+
+static DpcStatus large_reduce_scatter(Mpi *m, const DpcWire *w)
+{
+    int64_t bytes = w->count * dpc_dtype_size(w->dtype);
+    char *mine = (char *)w->in + m->comm.index[w->group] * bytes;
+    char *own = w->in == w->out ? mine : w->out;
+    if (own != mine)
+        memcpy(own, mine, (size_t)bytes);
+    DpcStatus s = parts_fold(m, w, w->count, own);
+    if (!s && own != w->out)
+        memmove(w->out, own, (size_t)bytes);
+    return s;
+}
+
+static DpcStatus mpi_all_gather(DpcComm *, const DpcWire *);
+
+/* What does not divide is left to MPI. */
+static DpcStatus large_all_reduce(Mpi *m, const DpcWire *w, int64_t *done)
+{
+    int64_t part = w->count / m->comm.members[w->group];
+    int64_t bytes = part * dpc_dtype_size(w->dtype);
+    int64_t at = m->comm.index[w->group] * bytes;
+    char *own = (char *)w->out + at;
+    if (w->in != w->out)
+        memcpy(own, (const char *)w->in + at, (size_t)bytes);
+    DpcStatus s = parts_fold(m, w, part, own);
+    DpcWire parts = { .dtype = w->dtype, .group = w->group, .count = part,
+                      .in = own, .out = w->out };
+    *done = part * m->comm.members[w->group];
+    return s ? s : mpi_all_gather(&m->comm, &parts);
+}
+
 /* In chunks that stay in cache: 59 ms became 13 for 32 MiB between two ranks
  * of a node; several under way at a time were slower. */
 static DpcStatus mpi_all_reduce(DpcComm *c, const DpcWire *w)
@@ -166,7 +286,10 @@ static DpcStatus mpi_all_reduce(DpcComm *c, const DpcWire *w)
     Mpi *m = (Mpi *)c;
     int64_t e = dpc_dtype_size(w->dtype);
     DpcStatus s = DPC_OK;
-    for (int64_t at = 0; !s && at < w->count; at += CHUNK) {
+    int64_t at = 0;
+    if (large(m, w, w->count / c->members[w->group]))
+        s = large_all_reduce(m, w, &at);
+    for (; !s && at < w->count; at += CHUNK) {
         int64_t n = w->count - at < CHUNK ? w->count - at : CHUNK;
         const char *in = (const char *)w->in + at * e;
         MPI_Request r;
@@ -186,6 +309,8 @@ static DpcStatus mpi_reduce_scatter(DpcComm *c, const DpcWire *w)
     DpcStatus s = fits(w->count);
     if (s)
         return s;
+    if (large(m, w, w->count))
+        return large_reduce_scatter(m, w);
     int rc;
     LOCKED(m, rc, MPI_Ireduce_scatter_block(
         w->in == w->out ? MPI_IN_PLACE : w->in, w->out, (int)w->count,
@@ -242,9 +367,9 @@ static DpcStatus mpi_exchange(DpcComm *c, const DpcHop *h, int32_t n)
     pthread_mutex_lock(&m->lock);
     for (int32_t i = 0; i < n && rc == MPI_SUCCESS; i++)
         rc = h[i].send
-            ? MPI_Isend(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, 0,
+            ? MPI_Isend(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, TAG_HOP,
                         m->group[h[i].group], &r[i])
-            : MPI_Irecv(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, 0,
+            : MPI_Irecv(h[i].at, (int)h[i].bytes, MPI_BYTE, h[i].peer, TAG_HOP,
                         m->group[h[i].group], &r[i]);
     pthread_mutex_unlock(&m->lock);
     return await_all(m, rc, n, r, "exchange");
