@@ -5,7 +5,7 @@
 #   ./build.sh test [FILTER]   unit, golden and error tests
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
 #   ./build.sh parity [FILE]   models against numbers of the originals
-#   ./build.sh plans           models trained under many plans: one loss
+#   ./build.sh plans [N]       models trained under many plans, or N: one loss
 #   ./build.sh verify [N]      N drawn (model, plan) pairs proven, 400; and
 #                              the checker against damaged schedules
 #   ./build.sh tsan [NAME]     training steps under ThreadSanitizer
@@ -149,9 +149,9 @@ parity() {
 }
 
 plans() {
-    build >&2 && make_run -j"$JOBS" tests >&2 ||
+    build >&2 && FILTER=none make_run -j"$JOBS" tests >&2 ||
         { echo '0 passed, 1 failed, 0 skipped'; return 1; }
-    SUITE=plans BUILD=$BUILD sh tests/run.sh
+    DPC_PLANS=${1:-} SUITE=plans BUILD=$BUILD sh tests/run.sh
 }
 
 # Drawn pairs, then mutants; $2 of each class, and as many runs of each.
@@ -317,7 +317,7 @@ asan)    shift; asan "$@" ;;
 demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
          build && "$BUILD/dpc" demo "$@" ;;
 parity)  shift; parity "$@" ;;
-plans)   plans ;;
+plans)   shift; plans "$@" ;;
 verify)  shift; verify "$@" ;;
 tsan)    shift; tsan "$@" ;;
 bench)   shift; bench "$@" ;;
