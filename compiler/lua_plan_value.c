@@ -86,14 +86,15 @@ static void names_check(lua_State *L, const Planning *p, const Graph *g,
                         bool *met)
 {
     const Plan *plan = p->plan;
+    ValueNames *names = value_names(plan, front_of(L)->a);
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         const ValuePlan *by = NULL;
-        for (uint32_t i = 0; i < plan->nvalue; i++) {
-            const ValuePlan *v = &plan->value[i];
-            if (!value_named(g, r, v->name))
-                continue;
-            met[i] = true;
+        const uint32_t *which;
+        uint32_t count = values_naming(names, g, r, &which);
+        for (uint32_t i = 0; i < count; i++) {
+            const ValuePlan *v = &plan->value[which[i]];
+            met[which[i]] = true;
             if (v->lie.ndim > n->type.ndim || v->grad.ndim > n->type.ndim)
                 fail_at(L, p->loc, "value \"%s\": %d splits, but the value at "
                         "%s is %s", v->name, v->lie.ndim > v->grad.ndim

@@ -14,20 +14,100 @@
  * would finish the sum before the constraint says where. */
 #include "passes/pass.h"
 
-static bool glob(const char *p, const char *s)
+/* Does the pattern mean the n letters at s? */
+static bool glob(const char *p, const char *s, size_t n)
 {
+    const char *end = s + n;
     while (*p && *p != '*') {
-        if (*p++ != *s++)
+        if (s == end || *p++ != *s++)
             return false;
     }
     if (!*p)
-        return !*s;
+        return s == end;
     bool dots = p[1] == '*';
     for (p += dots ? 2 : 1;; s++) {
-        if (glob(p, s))
+        if (glob(p, s, (size_t)(end - s)))
             return true;
-        if (!*s || (*s == '.' && !dots))
+        if (s == end || (*s == '.' && !dots))
             return false;
+    }
+}
+
+/* ---- the names of a plan's values, by their text ---- */
+
+struct ValueNames {
+    const Plan *plan;
+    uint32_t *slot, cap;                  /* open hash table of names without a
+                                             star: 1 + value; a power of two */
+    uint32_t *star, nstar;                /* values whose names have one */
+    Str text;                             /* "ENTRY:SCOPE.NAME" of a node */
+    uint32_t *found, nfound;              /* values that name it */
+};
+
+static uint32_t hash(const char *s, size_t n)
+{
+    uint32_t h = 2166136261u;             /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)s[i]) * 16777619u;
+    return h;
+}
+
+/* Where a name of n letters is, or would be. */
+static uint32_t *slot_of(const ValueNames *v, const char *s, size_t n)
+{
+    for (uint32_t i = hash(s, n);; i++) {
+        uint32_t *at = &v->slot[i & (v->cap - 1)];
+        const char *name = *at ? v->plan->value[*at - 1].name : NULL;
+        if (!name || (strncmp(name, s, n) == 0 && !name[n]))
+            return at;
+    }
+}
+
+ValueNames *value_names(const Plan *plan, Arena *a)
+{
+    ValueNames *v = alloc(a, sizeof *v);
+    *v = (ValueNames){ .plan = plan, .cap = 16, .text = { .arena = a } };
+    while (v->cap < 2 * plan->nvalue)
+        v->cap *= 2;
+    v->slot = alloc(a, v->cap * sizeof *v->slot);
+    v->star = alloc(a, (plan->nvalue + 1) * sizeof *v->star);
+    v->found = alloc(a, (plan->nvalue + 1) * sizeof *v->found);
+    for (uint32_t i = plan->nvalue; i-- > 0;) {       /* the first counts */
+        const char *name = plan->value[i].name;
+        if (strchr(name, '*'))
+            v->star[v->nstar++] = i;
+        else
+            *slot_of(v, name, strlen(name)) = i + 1;
+    }
+    return v;
+}
+
+static void found(ValueNames *v, uint32_t value)
+{
+    uint32_t i = v->nfound;
+    for (; i && v->found[i - 1] >= value; i--)
+        if (v->found[i - 1] == value)
+            return;
+    memmove(&v->found[i + 1], &v->found[i], (v->nfound++ - i) * sizeof i);
+    v->found[i] = value;
+}
+
+/* Values that are called by the first n letters of s, which stands behind
+ * `entry` letters that may stand before it, or be left out. */
+static void find(ValueNames *v, const char *s, size_t n, size_t entry)
+{
+    uint32_t same[] = { *slot_of(v, s, n),
+                        entry ? *slot_of(v, s - entry, n + entry) : 0 };
+    for (int i = 0; i < COUNT(same); i++)
+        if (same[i])
+            found(v, same[i] - 1);
+    for (uint32_t i = 0; i < v->nstar; i++) {
+        const char *name = v->plan->value[v->star[i]].name;
+        size_t own = strcspn(name, ":");
+        bool here = !name[own] || (own + 1 == entry
+                                   && strncmp(name, s - entry, entry) == 0);
+        if (here && glob(name + (name[own] ? entry : 0), s, n))
+            found(v, v->star[i]);
     }
 }
 
@@ -40,46 +120,38 @@ static bool ends_scope(const Graph *g, Ref r, size_t n)
         || (next[n] != 0 && next[n] != '.');
 }
 
-/* Does the pattern name node r?  `a` holds what is spelt here. */
-static bool named(const Graph *g, Ref r, const char *pattern, Arena *a)
+uint32_t values_naming(ValueNames *v, const Graph *g, Ref r,
+                       const uint32_t **value)
 {
     const Node *n = &g->node[r];
-    size_t entry = strcspn(pattern, ":");
     const char *scope = n->scope ? n->scope : "";
-    if (pattern[entry]) {
-        if (!g->entry || strlen(g->entry) != entry
-            || strncmp(pattern, g->entry, entry) != 0)
-            return false;
-        pattern += entry + 1;
-    }
-    if (glob(pattern, *scope ? fmt(a, "%s.%s", scope, n->name) : n->name))
-        return true;
+    v->nfound = 0, v->text.n = 0;
+    *value = v->found;
+    if (ops[n->op].leaf || !v->plan->nvalue)
+        return 0;
+    str_add(&v->text, "%s:", g->entry ? g->entry : "");
+    size_t entry = v->text.n;
+    str_add(&v->text, "%s%s%s", scope, *scope ? "." : "", n->name);
+    const char *s = v->text.p + entry;
+    entry = g->entry ? entry : 0;
+    find(v, s, v->text.n - (size_t)(s - v->text.p), entry);
     for (size_t len = strlen(scope); len && ends_scope(g, r, len);) {
-        if (glob(pattern, fmt(a, "%.*s", (int)len, scope)))
-            return true;
+        find(v, s, len, entry);
         while (len && scope[--len] != '.')
             ;
     }
-    return false;
-}
-
-bool value_named(const Graph *g, Ref r, const char *pattern)
-{
-    Arena *a = arena_new();
-    bool is = !ops[g->node[r].op].leaf && named(g, r, pattern, a);
-    arena_free(a);
-    return is;
+    return v->nfound;
 }
 
 /* By node: 1 + the plan's value that names it; the first one counts. */
 static int *marks(const Graph *g, const Plan *plan, Arena *a)
 {
     int *mark = alloc(a, (g->n + 1) * sizeof *mark);
+    ValueNames *v = value_names(plan, a);
+    const uint32_t *value;
     for (Ref r = 0; r < g->n; r++)
-        for (uint32_t i = 0; i < plan->nvalue && !mark[r]; i++)
-            if (!ops[g->node[r].op].leaf
-                && named(g, r, plan->value[i].name, a))
-                mark[r] = (int)i + 1;
+        if (values_naming(v, g, r, &value))
+            mark[r] = (int)value[0] + 1;
     return mark;
 }
 

@@ -122,8 +122,12 @@ Graph **run_roles(const Graph *, Job *, int *n);
 void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
                  Arena *scratch);
 
-/* Does that name of a plan mean node r of the model's graph? */
-bool value_named(const Graph *, Ref r, const char *name);
+/* The values of a plan by name; of node r of a model's graph, those that name
+ * it: their places in the plan, ascending, until the next call. */
+typedef struct ValueNames ValueNames;
+ValueNames *value_names(const Plan *, Arena *);
+uint32_t values_naming(ValueNames *, const Graph *, Ref r,
+                       const uint32_t **value);
 
 /* simplify's and dce's work as functions, for `tidy` and for tests. */
 Graph *graph_simplify(const Graph *, Job *);
