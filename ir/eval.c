@@ -105,8 +105,17 @@ static int64_t hop(const Eval *e, const Val *v, Split split, int64_t n,
     return far;
 }
 
+/* Is dimension d of both cut alike, rows of neighbours and all? */
+static bool cut_alike(const Type *a, const Type *b, int d)
+{
+    return a->split[d] == b->split[d] && a->lo[d] == b->lo[d]
+        && a->hi[d] == b->hi[d];
+}
+
 /* From the part at `from` to the one wanted at coord.  Offsets are biased by
- * `bias` so that negative ones are CUT and ABSENT. */
+ * `bias` so that negative ones are CUT and ABSENT.  Rows of neighbours are
+ * theirs, and beyond the ends nobody's; where they are there already, they
+ * stay. */
 static Route route(const Eval *e, Arena *a, Ref in, const int *from,
                    const int *coord, Axes reach, const Type *want,
                    int64_t bias)
@@ -119,13 +128,17 @@ static Route route(const Eval *e, Arena *a, Ref in, const int *from,
 
     for (int d = want->ndim; d-- > 0; stride *= local.dim[d]) {
         Part p = split_part(m, want->split[d], want->dim[d], coord);
-        t.n[d] = p.room;
+        int lo = want->lo[d], hi = want->hi[d];
+        bool stays = (lo || hi) && cut_alike(have, want, d);
+        t.n[d] = p.room + lo + hi;
         t.from[d] = alloc(a, (size_t)(t.n[d] + 1) * sizeof **t.from);
         for (int64_t i = 0; i < t.n[d]; i++) {
-            int64_t at = p.at + i, far = CUT;
-            if (i < p.n)
+            int64_t at = p.at + i - lo, far = CUT;
+            if (!stays && i < p.n + lo + hi && at >= 0 && at < want->dim[d])
                 far = hop(e, &e->val[in], have->split[d], have->dim[d], &at,
                           from, reach, bias);
+            at = stays ? i : at + have->lo[d];
+            far = stays ? bias : far;
             t.from[d][i] = far < 0 ? far : far + at * stride;
         }
     }
@@ -214,6 +227,7 @@ static void collective(const Eval *e, Ref r, const int *coord, Num *out)
         break;
     case OP_all_gather:
     case OP_all_to_all:
+    case OP_halo:
         reach = axes;
         break;
     case OP_own:
@@ -318,9 +332,8 @@ static void run(Eval *e, Ref r)
     Val *v = &e->val[r];
     int coord[NAXIS] = {0};
 
-    for (int d = 0; d < n->type.ndim; d++)
-        if (n->type.lo[d] || n->type.hi[d])
-            die("%s: parts with neighbours' rows are not evaluated", n->name);
+    if (ops[n->op].leaf && type_halo(&n->type))
+        die("%s: a leaf has no rows of neighbours", n->name);
     Axes here = e->ranks;
     if (e->stage >= 0 && n->stage != EVERY) {
         here &= (Axes)~(1u << e->stage);
@@ -409,6 +422,8 @@ const Num *eval_get(Eval *e, Ref r)
     if (!e->done)
         die("eval_get before eval_run");
     memset(whole.split, 0, sizeof whole.split);
+    memset(whole.lo, 0, sizeof whole.lo);
+    memset(whole.hi, 0, sizeof whole.hi);
     whole.partial = 0;
     fetch(e, r, origin, partial, (Axes)~0u, &whole, out);
     agree(e, r, &whole, out);

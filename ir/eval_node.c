@@ -74,8 +74,10 @@ static void term_loops(Nest *t, Letters *l, const Sig *s, const Term *term,
             if (t->nloop == NLOOP)
                 die("more than %d letters", NLOOP);
             l->loop[c] = t->nloop++;
-            t->loop[l->loop[c]].n =
-                eval_extent(&g->mesh, s->split[c], s->size[c], p->coord, &at);
+            t->loop[l->loop[c]].n = s->extent[c] && s->split[c]
+                ? sig_extent(s, &g->mesh, c)
+                : eval_extent(&g->mesh, s->split[c], s->size[c], p->coord,
+                              &at);
         }
 }
 
@@ -90,8 +92,8 @@ static void window_slots(Nest *t, const Letters *l, const Sig *s,
         die("too many windows");
     h->step[slot] += stride * s->stride, k->step[slot] += stride * s->dilate;
     h->step[w] = s->stride, k->step[w] = s->dilate;
-    t->off[slot] -= stride * s->pad;
-    t->off[w] = -s->pad;
+    t->off[slot] -= stride * sig_pad(s, m->c[0]);
+    t->off[w] = -sig_pad(s, m->c[0]);
     t->limit[w] = size;
 }
 
@@ -109,9 +111,8 @@ static void term_steps(Nest *t, const Letters *l, const Graph *g,
         int64_t inner = stride;
         for (int k = m->n; k-- > 0;) {
             int c = m->c[k];
-            int64_t parts = split_parts(&g->mesh, s->split[c]);
             t->loop[l->loop[c]].step[slot] += inner;
-            inner *= (s->size[c] + parts - 1) / parts;
+            inner *= sig_extent(s, &g->mesh, c);
         }
         if (inner != stride * u->dim[d])
             die("letters of dimension %d span %lld, the part has %lld", d,
@@ -389,7 +390,8 @@ void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
         eval_take(g, r, domain, p, in, out);
     else if (ops[n->op].family == FAMILY_attention)
         eval_attention(g, r, domain, p, in, out);
-    else if (ops[n->op].family == FAMILY_pack)
+    else if (ops[n->op].family == FAMILY_pack
+             || ops[n->op].family == FAMILY_copy)
         memcpy(out, in[0], (size_t)type_volume(&u) * sizeof *out);
     else
         nest(g, r, domain, p, in, out);

@@ -149,6 +149,22 @@ static void join_dim(const Graph *g, const Attr *a, int d, Type *t, Op op,
             ops[op].name, d, type_text(g->arena, &g->mesh, t));
 }
 
+/* Parts that neighbours hold are ranks in order (sig_cuts). */
+static void halo_dim(const Graph *g, const Attr *a, Type *t, const char *loc)
+{
+    int d = a->dim;
+    bool ok = d >= 0 && d < t->ndim && a->axes
+        && split_axes(t->split[d]) == a->axes && !t->lo[d] && !t->hi[d]
+        && t->dim[d] % split_parts(&g->mesh, t->split[d]) == 0;
+    int64_t rows = ok ? t->dim[d] / split_parts(&g->mesh, t->split[d]) : 0;
+    int most = rows < UINT8_MAX ? (int)rows : UINT8_MAX;
+    if (a->lo < 0 || a->hi < 0 || a->lo > most || a->hi > most)
+        err(loc, "halo: %d and %d rows of parts of %lld along dimension %d of "
+            "%s", a->lo, a->hi, (long long)rows, d,
+            type_text(g->arena, &g->mesh, t));
+    t->lo[d] = (uint8_t)a->lo, t->hi[d] = (uint8_t)a->hi;
+}
+
 Type coll_type(const Graph *g, Op op, const Attr *a, Ref in, const char *loc)
 {
     Type t = g->node[in].type;
@@ -156,6 +172,8 @@ Type coll_type(const Graph *g, Op op, const Attr *a, Ref in, const char *loc)
         finish_fold(g, a, &t, op, loc);
     if (op == OP_reduce_scatter || op == OP_shard)
         part_dim(g, a, a->dim, &t, op, loc);
+    if (op == OP_halo)
+        halo_dim(g, a, &t, loc);
     if (op == OP_all_gather || op == OP_all_to_all)
         join_dim(g, a, a->dim, &t, op, loc);
     if (op == OP_all_to_all)

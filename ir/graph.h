@@ -76,7 +76,7 @@ typedef struct Attr {
     const double *data;
     const char *dist, *doc;
     int64_t id, at, size;
-    int dim, to, stride, pad, dilate, use, frozen;
+    int dim, to, lo, hi, stride, pad, dilate, use, frozen;
     int from, peer, late;                 /* of hop, send and recv */
     DType dtype;
     Axes axes;
@@ -145,6 +145,8 @@ bool op_has_key(Op, const char *key);
 bool op_pointwise(Op);
 /* A leaf that the world outside knows by its name: no const, iota, random. */
 bool op_public(Op);
+/* Brings together what ranks, or turns, have: not shard and own. */
+bool op_collects(Op);
 /* Is only the shape of operand i read? */
 bool op_unread(Op, int i);
 /* The same attributes: then nodes with equal operands have equal values. */
@@ -158,6 +160,7 @@ int64_t dtype_size(DType);
 int64_t type_volume(const Type *);                    /* global elements */
 Type type_local(const Mesh *, const Type *);          /* sizes of one part */
 int64_t type_bytes(const Mesh *, const Type *);       /* of one part */
+bool type_halo(const Type *);             /* holds rows of neighbours */
 bool type_equal(const Type *, const Type *);
 Axes type_axes(const Type *);             /* all that it names, pending too */
 Axes split_axes(Split);
@@ -192,8 +195,9 @@ typedef struct Sig {
     int64_t size[NLETTER];                /* by letter, global; 0 absent */
     Split split[NLETTER];                 /* by letter, where operands agree */
     int64_t extent[NLETTER];              /* of a window, by its first letter */
-    bool fixed[NLETTER];                  /* marked "!", or in a window */
+    bool fixed[NLETTER];                  /* marked "!", or a window's filter */
     bool folded[NLETTER];                 /* on the left (read) alone */
+    bool windows;                         /* there are any */
     int stride, pad, dilate;              /* of windows */
 } Sig;
 
@@ -209,6 +213,18 @@ bool sig_split(Sig *, const Graph *, const Ref *in);
  * V1, V2, V3 or the dtype rule (C14) is broken. */
 Type sig_type(const Sig *, const Graph *, Op, const Attr *, const Ref *in,
               const char *loc);
+/* Rows of its neighbours that a part of operand i needs along dimension d when
+ * the letter there is split: what its windows reach, or the places whose
+ * windows reach the result.  False: none. */
+bool sig_halo(const Sig *, int i, int d, uint8_t *lo, uint8_t *hi);
+/* May a window's places h be split so?  Parts of the picture and of the
+ * places must begin together, neighbours' rows must suffice, and zeros
+ * beyond the ends must add nothing. */
+bool sig_cuts(const Sig *, const Mesh *, Op, int h, Split);
+/* On one part: how far letter c goes, rows of neighbours included; and the
+ * zeros before the first row of a window whose places are h. */
+int64_t sig_extent(const Sig *, const Mesh *, int c);
+int sig_pad(const Sig *, int h);
 /* The node's own signature with operand i's term and the result's exchanged,
  * as text, and sizes for the letters which that leaves without an operand. */
 Attr sig_transpose(const Sig *, Arena *, int i);

@@ -95,6 +95,12 @@ static const char *group(const char *lin, int i)
     return NULL;
 }
 
+bool op_collects(Op op)
+{
+    return ops[op].family == FAMILY_collective && op != OP_shard
+        && op != OP_own && op != OP_reshard;
+}
+
 bool op_linear(Op op, int i, int k)
 {
     const char *g = group(ops[op].lin, i);

@@ -69,8 +69,8 @@ static void dim_group(Reader *r, Term *t)
         err(r->loc, "%s: \"%s\" has a group that is not closed, or a window "
             "of other than two letters", r->op, r->sig);
     r->p++;
-    for (int i = 0; d->window && i < 2; i++)
-        r->s->fixed[(int)d->c[i]] = true;
+    if (d->window)
+        r->s->fixed[(int)d->c[1]] = true;
 }
 
 /* Dimensions of the term that starts at p, each "..." as none. */
@@ -192,6 +192,7 @@ static void window_size(Reader *r, const Dim *d, int64_t n)
             "has %lld", r->op, (long long)n, (long long)places, (long long)*h);
     *h = places;
     s->extent[(int)d->c[0]] = n;
+    s->windows = true;
 }
 
 enum { PLAIN, GROUPS, WINDOWS };

@@ -2,7 +2,8 @@
  *
  * A letter takes the splits of the dimensions that it names; one that is
  * folded away leaves its axes pending.  Pending sums pass only where the row
- * says `lin`.  Whatever breaks V1-V3 is an error here; propagate inserts a
+ * says `lin`.  Windows over a part want their halo, no more and no less
+ * (sig_window.c).  Whatever breaks V1-V3 is an error here; propagate inserts a
  * reshard before it can happen. */
 #include "ir/graph.h"
 
@@ -165,6 +166,35 @@ static void result_dims(const Sig *s, const Graph *g, Op op, Type *t,
     }
 }
 
+/* V9: rows of neighbours where the row's windows reach them, nowhere else;
+ * what only moves a part takes them along. */
+static void halos(const Sig *s, const Graph *g, Op op, const Ref *in, Type *t,
+                  const char *loc)
+{
+    bool moves = ops[op].family == FAMILY_copy || ops[op].family == FAMILY_hop;
+    for (int c = 0; s->windows && c < NLETTER; c++)
+        if (s->extent[c] && s->split[c]
+            && !sig_cuts(s, &g->mesh, op, c, s->split[c]))
+            err(loc, "%s: a window over %lld rows with %lld places cannot be "
+                "cut in %lld parts: parts must begin together, and hold the "
+                "rows that a window reaches", ops[op].name,
+                (long long)s->extent[c], (long long)s->size[c],
+                (long long)split_parts(&g->mesh, s->split[c]));
+    for (int i = 0; i < s->nin; i++)
+        for (int d = 0; d < s->in[i].ndim && !s->in[i].unread; d++) {
+            const Type *u = &g->node[in[i]].type;
+            uint8_t lo = 0, hi = 0;
+            if (moves)
+                t->lo[d] = lo = u->lo[d], t->hi[d] = hi = u->hi[d];
+            else if (s->windows && s->split[carrier(&s->in[i].dim[d])])
+                sig_halo(s, i, d, &lo, &hi);
+            if (u->lo[d] != lo || u->hi[d] != hi)
+                err(loc, "%s: V9: operand %d has %d and %d rows of its "
+                    "neighbours, and %d and %d are read", ops[op].name, i + 1,
+                    u->lo[d], u->hi[d], lo, hi);
+        }
+}
+
 Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
               const Ref *in, const char *loc)
 {
@@ -178,6 +208,7 @@ Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
             ops[op].name);
     own_splits(&s, a);
     result_dims(&s, g, op, &t, loc);
+    halos(&s, g, op, in, &t, loc);
     if (ops[op].fold == FOLD_MAX)
         no_repeats(&s, op, loc);
     t.dtype = result_dtype(&s, g, op, a, in, loc);

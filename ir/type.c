@@ -134,6 +134,14 @@ int64_t type_bytes(const Mesh *m, const Type *t)
     return type_volume(&part) * dtype_size(t->dtype);
 }
 
+bool type_halo(const Type *t)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (t->lo[d] || t->hi[d])
+            return true;
+    return false;
+}
+
 bool type_equal(const Type *a, const Type *b)
 {
     if (a->dtype != b->dtype || a->ndim != b->ndim || a->partial != b->partial)

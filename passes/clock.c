@@ -11,11 +11,9 @@
 int launch_stream(const Graph *g, const Launch *l)
 {
     const Node *n = &g->node[l->node[0]];
-    bool collects = n->op == OP_all_reduce || n->op == OP_reduce_scatter
-        || n->op == OP_all_gather || n->op == OP_all_to_all;
     if (n->op == OP_send || n->op == OP_recv)
         return STREAM_HOP;
-    return collects && !(n->attr.axes & mesh_axes(&g->mesh, TIME))
+    return op_collects(n->op) && !(n->attr.axes & mesh_axes(&g->mesh, TIME))
         ? STREAM_COLLECT : STREAM_COMPUTE;
 }
 

@@ -131,14 +131,14 @@ static bool point_to_point(Op op)
     return op == OP_send || op == OP_recv;
 }
 
-/* From a stage to the next: one message, over the outermost level that lies
- * between any two of them. */
-static double hop_seconds(const Graph *g, double bytes, const Cluster *c)
+/* From one along the axes to the next: one message, over the outermost level
+ * that lies between any two of them. */
+static double next_seconds(const Graph *g, Axes axes, double bytes,
+                           const Cluster *c)
 {
-    Axes stages = mesh_axes(&g->mesh, STAGE);
-    Group at = group_of(&g->mesh, stages, c);
+    Group at = group_of(&g->mesh, axes, c);
     int l = c->nlevel - 1;
-    while (l > 0 && stages && at.n[l] <= 1)
+    while (l > 0 && axes && at.n[l] <= 1)
         l--;
     return c->level[l].latency + bytes / c->level[l].bandwidth;
 }
@@ -158,6 +158,9 @@ double transfer_bytes(const Graph *g, Ref r)
     const Node *n = &g->node[r];
     if (point_to_point(n->op))
         return (double)type_bytes(&g->mesh, &n->type);
+    if (n->op == OP_halo)
+        return (double)(type_bytes(&g->mesh, &n->type)
+                        - type_bytes(&g->mesh, &g->node[n->in[0]].type));
     double ranks = (double)mesh_size(&g->mesh, n->attr.axes);
     double once = whole_bytes(g, r) * (ranks - 1) / ranks;
     return n->op == OP_all_reduce ? 2 * once : once;
@@ -169,10 +172,13 @@ double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
         return 0;
     const Node *n = &g->node[r];
     if (point_to_point(n->op))
-        return hop_seconds(g, transfer_bytes(g, r), c);
+        return next_seconds(g, mesh_axes(&g->mesh, STAGE),
+                            transfer_bytes(g, r), c);
     Group at = group_of(&g->mesh, n->attr.axes, c);
     if (at.ranks <= 1)
         return 0;
+    if (n->op == OP_halo)
+        return next_seconds(g, n->attr.axes, transfer_bytes(g, r), c);
     double bytes = whole_bytes(g, r);
     if (n->op == OP_all_to_all)
         return exchange_seconds(&at, c, bytes);

@@ -4,6 +4,7 @@
  *     +a -> whole   all_reduce       /a -> whole        all_gather
  *     +a -> /a      reduce_scatter   /a dim i -> dim k  all_to_all
  *     whole -> /a   shard            whole -> +a        own
+ *     /a -> /a:1:1  halo
  * Time axes are finished first: then what is sent is sent once a step and not
  * once a turn; where the plan says `reduce = "each"`, what becomes parts is
  * summed over ranks first, so that turns add up parts only (ZeRO-2).  What can
@@ -122,6 +123,17 @@ static void cut(Way *w, int d)
             .axes = (Axes)(1u << next_axis(w, d)), .dim = d });
 }
 
+/* Rows of neighbours; those of a later dimension bring along the earlier
+ * ones', so that corners come from where they are. */
+static void take_halos(Way *w)
+{
+    for (int d = 0; d < have(w)->ndim; d++)
+        if (w->want->lo[d] != have(w)->lo[d] || w->want->hi[d] != have(w)->hi[d])
+            take_step(w, OP_halo, (Attr){ .dim = d, .lo = w->want->lo[d],
+                .hi = w->want->hi[d],
+                .axes = split_axes(have(w)->split[d]) });
+}
+
 /* Axes that the value does not name yet: what is not kept need not be sent. */
 static void cut_early(Way *w)
 {
@@ -164,6 +176,7 @@ static Ref lower(Graph *g, Ref r, const Node *of, const Plan *plan)
     Axes owe = of->type.partial & (Axes)~have(&w)->partial;
     if (owe)
         take_step(&w, OP_own, (Attr){ .axes = owe });
+    take_halos(&w);
     if (!type_equal(have(&w), &of->type))
         die("reshard %s -> %s has no way",
             type_text(g->arena, &g->mesh, have(&w)),

@@ -67,9 +67,7 @@ static bool updates(const Order *o, uint32_t i)
 /* Over ranks or over turns. */
 static bool collects(const Order *o, uint32_t i)
 {
-    Op op = first_node(o, i)->op;
-    return op == OP_all_reduce || op == OP_reduce_scatter
-        || op == OP_all_gather || op == OP_all_to_all;
+    return op_collects(first_node(o, i)->op);
 }
 
 static bool communicates(const Order *o, uint32_t i)

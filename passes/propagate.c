@@ -13,6 +13,10 @@
  * the sharding of the leaf that they change (architecture.md C3), so that
  * each gradient is sent once and nothing of the update runs once a turn.
  *
+ * Windows over what is split want rows of the neighbours, a second reshard
+ * behind the one that splits; where they cannot have them (sig_cuts), because
+ * parts would not begin together or are smaller than a window, all is joined.
+ *
  * What no data depends on (constants, broadcasts, random numbers, and what is
  * computed from them alone) is made again in the wanted split instead: that
  * costs nothing and nothing is sent.  This is how a whole constant meets a
@@ -37,6 +41,13 @@ static Type whole(Type t)
 {
     memset(t.split, 0, sizeof t.split);
     t.partial = 0, t.fold = FOLD_SUM;
+    return t;
+}
+
+static Type own_rows(Type t)
+{
+    memset(t.lo, 0, sizeof t.lo);
+    memset(t.hi, 0, sizeof t.hi);
     return t;
 }
 
@@ -87,11 +98,14 @@ static void inner_letters(const Sig *s, bool *inner)
 }
 
 /* Parts of a dimension of several letters are whole numbers of the inner ones;
- * those of a letter by itself may be uneven.  A table's rows are looked for
+ * those of a letter by itself may be uneven; those under a window have the
+ * rules of windows.  A table's rows are looked for
  * between two numbers, so that padding stands at their end alone. */
 static bool cuts(const Graph *g, const Sig *s, Op op, int c, Split split)
 {
     bool even = s->size[c] % split_parts(&g->mesh, split) == 0;
+    if (s->extent[c])
+        return sig_cuts(s, &g->mesh, op, c, split);
     if (ops[op].family == FAMILY_take && c == 'v' && split >> 4)
         return even;
     for (int i = 0; i <= s->nin && !even; i++) {
@@ -113,7 +127,7 @@ static bool letter_splits(const Graph *g, const Sig *s, Op op,
     for (int d = 0; d < s->out.ndim; d++) {
         const Dim *m = &s->out.dim[d];
         int c = m->c[0];
-        if (want->split[d] && (m->window || s->fixed[c] || inner[c]
+        if (want->split[d] && (s->extent[c] || s->fixed[c] || inner[c]
                 || !cuts(g, s, op, c, want->split[d])))
             return false;
         of[(int)m->c[0]] = want->split[d];
@@ -195,10 +209,14 @@ static bool spreads(const Graph *g, Ref r)
 static Ref have_want(Prop *p, Ref r, const Type *want)
 {
     Graph *g = p->c.out;
-    Ref q = again(p, r, want);
+    bool halo = type_halo(want);
+    Type own = own_rows(*want);
+    if (halo)
+        r = have_want(p, r, &own);
+    Ref q = halo ? remembered(p, r, want) : again(p, r, want);
     if (q != NONE)
         return q;
-    if (!want->partial && spreads(g, r))
+    if (!halo && !want->partial && spreads(g, r))
         q = nest_again(p, r, want, true);
     if (q == NONE)
         q = emit_typed(g, OP_reshard, NULL, *want, &r, 1, NULL, g->node[r].loc);
@@ -230,7 +248,7 @@ static void wishes(const Graph *g, const Sig *s, Op op, const Ref *in,
         for (int d = 0; d < t->ndim && !s->in[i].unread; d++) {
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
-            bool may = t->split[d] && !m->window && !s->fixed[c] && !inner[c]
+            bool may = t->split[d] && !s->fixed[c] && !inner[c]
                 && cuts(g, s, op, c, t->split[d]);
             mine.split = t->split[d];
             if (may && (!w[c].split || outranks(&mine, &w[c])))
@@ -323,8 +341,9 @@ static Type wanted(const Prop *p, const Node *n, const Sig *s, const Ref *in,
     if (ops[n->op].arity < 0)
         return owed_by_any(p->c.out, in, n->nin, i);
     for (int d = 0; d < t.ndim; d++) {
-        int c = s->in[i].dim[d].c[0];
-        t.split[d] = s->in[i].dim[d].window ? 0 : w[c].split;
+        t.split[d] = w[(int)s->in[i].dim[d].c[0]].split;
+        if (t.split[d])
+            sig_halo(s, i, d, &t.lo[d], &t.hi[d]);
     }
     if (!stays_pending(p, n, s, in, i, w))
         t.partial = 0, t.fold = FOLD_SUM;

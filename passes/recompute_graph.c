@@ -90,8 +90,7 @@ static bool can_repeat(const Asked *a, Ref r)
     if (ops[n->op].family != FAMILY_collective)
         return ops[n->op].family != FAMILY_hop;
     return n->segment != BEGIN && !(n->attr.axes & mesh_axes(m, TIME))
-        && (n->op == OP_all_reduce || n->op == OP_all_gather
-            || n->op == OP_reduce_scatter || n->op == OP_all_to_all);
+        && op_collects(n->op);
 }
 
 /* With turns, what is made once a step would be made again in each. */

@@ -46,6 +46,10 @@ static Ref trimmed(Copy *c, Ref r, const Node *reader, Ref *made)
     Ref q = made[r];
     if (!has_padding(c->in, r))
         return c->map[r];
+    if (n->op == OP_halo) {               /* trimmed parts, joined again */
+        Ref x = trimmed(c, n->in[0], n, made);
+        return copy_node_in(c, r, &x, 1);
+    }
     if (q != NONE && c->out->node[q].segment <= reader->segment)
         return q;
     q = made[r] = EMIT(c->out, OP_trim, NULL, n->loc, c->map[r]);

@@ -1,0 +1,142 @@
+/* test_halo.c -- pictures whose rows (and columns) lie in parts: a training
+ * step through windows of every kind means what one rank means, after every
+ * pass, and its convolutions do work on parts. */
+#include "tests/unit/passrun.h"
+
+static Arena *arena;
+
+/* A chain of windows over pictures of 4 channels and `rows` x 16. */
+typedef struct Chain {
+    const char *name, *text, *train;
+    int rows, split;                      /* most parts of all convolutions */
+} Chain;
+
+#define LOSS "y2 = mul y, y\nloss = move y2 \"bchw->\"\n"
+static const Chain chains[] = {
+    { "3x3", "w1 = param : f32[4,4,3,3]\nw2 = param : f32[4,4,3,3]\n"
+      "a = conv x, w1 pad=1\nr = tanh a\ny = conv r, w2 pad=1\n" LOSS,
+      "w1 4 4 3 3\nw2 4 4 3 3\n", 24, 24 },
+    { "stride", "w1 = param : f32[4,4,3,3]\nw2 = param : f32[4,4,4,4]\n"
+      "w3 = param : f32[4,4,2,2]\n"
+      "a = conv x, w1 pad=1 stride=2\nr = tanh a\n"
+      "b = conv r, w2 pad=1 stride=2\ns = relu b\n"
+      "y = conv s, w3 stride=2\n" LOSS,
+      "w1 4 4 3 3\nw2 4 4 4 4\nw3 4 4 2 2\n", 48, 6 },
+    { "1x1 and one of a kind", "w1 = param : f32[4,4,1,1]\n"
+      "w2 = param : f32[4,4,5,5]\nw3 = param : f32[4,2,3,3]\n"
+      "a = conv x, w1\nr = tanh a\nb = conv r, w2 pad=4 dilate=2\n"
+      "y = conv b, w3 pad=1 g=2\n" LOSS,
+      "w1 4 4 1 1\nw2 4 4 5 5\nw3 4 2 3 3\n", 24, 6 },
+    { "up and transposed", "w1 = param : f32[4,4,3,3]\n"
+      "w2 = param : f32[4,4,4,4]\nw3 = param : f32[16,4,3,3]\n"
+      "z = const value=0 : f32[2,4,96,64]\n"
+      "u = move x \"bchw->bc(hr)(ws)\" r=2 s=2\na = conv u, w1 pad=1\n"
+      "r = tanh a\nt = conv_dx r, w2, z pad=1 stride=2\n"
+      "p = conv t, w3 pad=1\ny = move p \"b(crs)hw->bc(hr)(ws)\" r=2 s=2\n"
+      LOSS,
+      "w1 4 4 3 3\nw2 4 4 4 4\nw3 16 4 3 3\n", 24, 24 },
+    { "even filters", "w1 = param : f32[4,4,2,2]\nw2 = param : f32[4,4,6,6]\n"
+      "a = conv x, w1 stride=2\nr = tanh a\n"
+      "y = conv r, w2 pad=2 stride=2\n" LOSS,
+      "w1 4 4 2 2\nw2 4 4 6 6\n", 24, 6 },
+};
+
+static Graph *chain_graph(const Chain *c)
+{
+    Model m = { c->name, fmt(arena, "x = input : f32[2,4,%d,16]\n%s", c->rows,
+                             c->text), c->train };
+    return model_graph(arena, &m);
+}
+
+/* The plan that splits batch, rows and columns of x. */
+static Plan *plan_of(const Graph *g, const char *mesh, const char *batch,
+                     const char *rows, const char *columns)
+{
+    Way w = { "", mesh, batch, "", "" };
+    Plan *p = way_plan(arena, &w, g);
+    for (uint32_t i = 0; i < p->nleaf; i++)
+        if (strcmp(p->leaf[i].name, "x") == 0) {
+            p->leaf[i].split[2] = way_split(&p->mesh, rows);
+            p->leaf[i].split[3] = way_split(&p->mesh, columns);
+        }
+    return p;
+}
+
+static bool is_conv(const Node *n)
+{
+    return ops[n->op].family == FAMILY_conv;
+}
+
+/* Convolutions that name the axis: in parts of it, or a sum over it. */
+static int cut_along(const Graph *g, int axis, int *all)
+{
+    int n = 0;
+    *all = 0;
+    for (Ref r = 0; r < g->n; r++) {
+        *all += is_conv(&g->node[r]);
+        n += is_conv(&g->node[r])
+            && (type_axes(&g->node[r].type) >> axis & 1);
+    }
+    return n;
+}
+
+static const Graph *same_after_each_pass(const Graph *g, const Plan *plan,
+                                         const char *what)
+{
+    Seen s = { 0 };
+    Job j = { .keep = arena, .plan = plan, .target = target_of_test(),
+              .check = check_pass, .check_arg = &s };
+    const Graph *out = run_passes(NULL, g, &j);
+    j.check = NULL, j.stop_after = "tidy";
+    same_meaning(what, run_passes(NULL, g, &j), out);
+    return out;
+}
+
+static void parts_of_rows_mean_the_whole(void **state)
+{
+    (void)state;
+    const int ranks[] = { 2, 3, 4, 6 };
+    for (int i = 0; i < COUNT(chains); i++)
+        for (int k = 0; k < COUNT(ranks); k++) {
+            int all;
+            Graph *g = chain_graph(&chains[i]);
+            const Graph *out = same_after_each_pass(g, plan_of(g,
+                fmt(arena, "s=%d", ranks[k]), "", "s", ""), chains[i].name);
+            int cut = cut_along(out, 0, &all);
+            if (ranks[k] <= chains[i].split && cut != all)
+                fail_msg("%s on %d ranks: %d of %d in parts", chains[i].name,
+                         ranks[k], cut, all);
+        }
+}
+
+static void they_compose_with_other_axes(void **state)
+{
+    (void)state;
+    static const char *const way[][4] = {
+        { "d=2 s=2", "d", "s", "" }, { "s=2 t=2:time", "t", "s", "" },
+        { "s=2 c=2", "", "s", "c" },      /* corners come from the diagonal */
+        { "s=2 c=3", "", "sc", "" },      /* two axes of one dimension, */
+        { "s=2 c=3", "", "cs", "" },      /* in another order: joined */
+        { "d=3 s=2", "d", "s", "" },      /* an uneven batch */
+        { "s=1 d=2", "d", "s", "" }, { "d=2 s=2 t=2:time", "dt", "", "s" },
+    };
+    for (int i = 0; i < COUNT(chains); i++)
+        for (int k = 0; k < COUNT(way); k++) {
+            Graph *g = chain_graph(&chains[i]);
+            same_after_each_pass(g, plan_of(g, way[k][0], way[k][1], way[k][2],
+                                            way[k][3]), chains[i].name);
+        }
+}
+
+int main(void)
+{
+    op_init();
+    arena = arena_new();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_rows_mean_the_whole),
+        cmocka_unit_test(they_compose_with_other_axes),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    arena_free(arena);
+    return rc;
+}
