@@ -9,7 +9,11 @@ typedef struct Member {                   /* a node of the group */
     Sig s;                                /* own: one letter a dimension */
     int atom[NLETTER];                    /* of a letter, before leaves */
     int nplace;                           /* windows of the result: letter h */
-    struct { char h, k, at; } place[2];   /* follows from `at` and k */
+    struct {                              /* follows from `at` and k */
+        char h, k, at;
+        int pad;
+        int64_t extent;                   /* of h, on one part */
+    } place[2];
     int value;                            /* its number, folds finished */
     bool view;                            /* came along: never stored */
 } Member;

@@ -26,7 +26,9 @@ bool conv_describe(const Graph *g, Ref r, Ref end, DpcConv *o,
     Type tw = type_local(&g->mesh, &w->type);
     Type ty = type_local(&g->mesh, &y->type);
     int stride = n->attr.stride ? n->attr.stride : 1;
-    int dilate = n->attr.dilate ? n->attr.dilate : 1, pad = n->attr.pad;
+    int dilate = n->attr.dilate ? n->attr.dilate : 1;
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    sig_split(&s, g, n->in);
 
     *why = "the picture and the result lie in different orders";
     if (x->layout != y->layout || node_is_view(x) || node_is_view(y)
@@ -44,7 +46,8 @@ bool conv_describe(const Graph *g, Ref r, Ref end, DpcConv *o,
         .batch = tx.dim[0], .c = tx.dim[1], .h = tx.dim[2], .w = tx.dim[3],
         .o = tw.dim[0], .kh = tw.dim[2], .kw = tw.dim[3],
         .oh = ty.dim[2], .ow = ty.dim[3], .groups = tx.dim[1] / tw.dim[1],
-        .stride = { stride, stride }, .pad = { pad, pad },
+        .stride = { stride, stride }, 
+        .pad = { sig_pad(&s, 'h'), sig_pad(&s, 'w') },
         .dilate = { dilate, dilate } };
     *why = "the library has no such convolution";
     return dpc_conv_scratch(o) >= 0;

@@ -22,9 +22,7 @@ Member *build_member(Build *b, Ref r)
 
 int64_t build_extent(const Build *b, const Member *m, char letter)
 {
-    int c = letter;
-    int64_t parts = split_parts(&b->g->mesh, m->s.split[c]);
-    return (m->s.size[c] + parts - 1) / parts;
+    return sig_extent(&m->s, &b->g->mesh, letter);
 }
 
 /* A node without operands has a letter for each dimension. */
@@ -42,7 +40,7 @@ static Sig leaf_sig(const Type *t)
 
 /* A window in the result: its positions are the loop, and the places h are
  * those that divide. */
-static void window_out(Member *m)
+static void window_out(Member *m, const Mesh *mesh)
 {
     for (int d = 0; d < m->s.out.ndim; d++) {
         Dim *o = &m->s.out.dim[d];
@@ -53,6 +51,9 @@ static void window_out(Member *m)
         m->place[m->nplace].k = o->c[1];
         m->place[m->nplace++].at = at;
         m->s.size[(int)at] = m->s.extent[(int)h];
+        m->s.split[(int)at] = m->s.split[(int)h];
+        m->place[m->nplace - 1].pad = sig_pad(&m->s, h);
+        m->place[m->nplace - 1].extent = sig_extent(&m->s, mesh, h);
         m->s.folded[(int)o->c[1]] = true;
         *o = (Dim){ .n = 1, .c = { at } };
     }
@@ -75,7 +76,7 @@ static void member_init(Build *b, Member *m, Ref r)
         Split own = b->g->node[n->in[0]].type.split[n->attr.dim];
         m->s.split[(int)m->s.out.dim[n->attr.dim].c[0]] = own;
     }
-    window_out(m);
+    window_out(m, &b->g->mesh);
     for (int c = 0; c < NLETTER; c++)
         m->atom[c] = m->s.size[c] ? atom_new(&b->u, build_extent(b, m, (char)c))
                                   : -1;
@@ -231,7 +232,7 @@ static int buffer(Build *b, Ref r)
 static void window(Build *b, Member *m, const Dim *d, int64_t stride,
                    int64_t extent, Value *v)
 {
-    Affine x = { .at = -m->s.pad };
+    Affine x = { .at = -sig_pad(&m->s, d->c[0]) };
     build_letter(b, m, d->c[0], m->s.stride, &x);
     build_letter(b, m, d->c[1], m->s.dilate, &x);
     v->at.at += stride * x.at;
@@ -246,11 +247,11 @@ static void place(Build *b, Member *m, char h, int64_t stride, Value *v)
     for (int i = 0; i < m->nplace; i++) {
         if (m->place[i].h != h)
             continue;
-        Affine x = { .at = m->s.pad };
+        Affine x = { .at = m->place[i].pad };
         build_letter(b, m, m->place[i].at, 1, &x);
         build_letter(b, m, m->place[i].k, -m->s.dilate, &x);
         v->guard[v->nguard++] = (Guard){
-            x, 0, m->s.size[(int)h] * m->s.stride, m->s.stride };
+            x, 0, m->place[i].extent * m->s.stride, m->s.stride };
         v->quot[v->nquot++] = (Quot){ x, m->s.stride, stride };
     }
 }

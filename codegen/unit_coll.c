@@ -7,41 +7,46 @@ int unit_coll_kind(Op op)
          : op == OP_reduce_scatter ? DPC_REDUCE_SCATTER
          : op == OP_all_gather ? DPC_ALL_GATHER
          : op == OP_all_to_all ? DPC_ALL_TO_ALL
+         : op == OP_halo ? DPC_HALO
          : op == OP_send ? DPC_SEND : op == OP_recv ? DPC_RECV : -1;
 }
 
-/* The dimension of the operand that an all_to_all splits. */
-static void coll_to(const Graph *g, const Node *n, DpcColl *c)
+/* Elements before, along and behind dimension d, as they lie in memory; a
+ * collective's operand and result lie alike. */
+static void view(const Graph *g, Ref r, Ref like, int d, int64_t *outer,
+                 int64_t *size, int64_t *inner)
 {
-    Type t = type_local(&g->mesh, &g->node[n->in[0]].type);
-    c->to_outer = c->to_size = c->to_inner = 1;
-    for (int d = 0; d < t.ndim; d++) {
-        int64_t *to = d < n->attr.to ? &c->to_outer
-                    : d == n->attr.to ? &c->to_size : &c->to_inner;
-        *to *= t.dim[d];
+    Type t = type_local(&g->mesh, &g->node[r].type);
+    int order[NDIM], layout = g->node[like].layout;
+    bool behind = false;
+    for (int i = t.ndim - 1; i >= 0; i--, layout /= 10)
+        order[i] = g->node[like].layout ? layout % 10 : i;
+    *outer = *size = *inner = 1;
+    for (int i = 0; i < t.ndim; i++) {
+        int64_t *to = order[i] == d ? size : behind ? inner : outer;
+        *to *= t.dim[order[i]];
+        behind |= order[i] == d;
     }
 }
 
 static DpcColl coll_of(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
-    bool scatter = n->op == OP_reduce_scatter;
-    Type big = scatter ? g->node[n->in[0]].type : n->type;
-    Type t = type_local(&g->mesh, &big);
+    bool large = n->op == OP_reduce_scatter || n->op == OP_halo;
     DpcColl c;
     memset(&c, 0, sizeof c);
-    c.kind = (uint8_t)unit_coll_kind(n->op), c.dtype = (uint8_t)t.dtype;
+    c.kind = (uint8_t)unit_coll_kind(n->op);
+    c.dtype = (uint8_t)n->type.dtype;
     c.fold = (uint8_t)g->node[n->in[0]].type.fold, c.axes = n->attr.axes;
-    c.outer = c.size = c.inner = 1;
-    int dim = n->op == OP_all_reduce ? 0 : n->attr.dim;
-    for (int d = 0; d < t.ndim; d++) {
-        int64_t *to = d < dim ? &c.outer : d == dim ? &c.size : &c.inner;
-        *to *= t.dim[d];
+    view(g, large ? n->in[0] : r, r, n->attr.dim, &c.outer, &c.size, &c.inner);
+    if (n->op == OP_all_reduce) {
+        c.size *= c.outer * c.inner;
+        c.outer = c.inner = 1;
     }
-    if (n->op == OP_all_reduce)
-        c.size *= c.inner, c.inner = 1;
     if (n->op == OP_all_to_all)
-        coll_to(g, n, &c);
+        view(g, n->in[0], r, n->attr.to, &c.to_outer, &c.to_size,
+             &c.to_inner);
+    c.lo = n->attr.lo, c.hi = n->attr.hi;
     return c;
 }
 

@@ -128,6 +128,12 @@ Graph *pass_layout(const Graph *in, Job *j)
             copy_node_in(&c, r, x, 1);
             continue;
         }
+        if (op_collects(n->op)) {         /* parts move as they lie */
+            x[0] = in_order(&c, n->in[0], order[r]);
+            Ref q = copy_node_in(&c, r, x, 1);
+            c.out->node[q].layout = order[r];
+            continue;
+        }
         if (!w) {
             Ref q = copy_node(&c, r);
             c.out->node[q].layout = transferred(n) ? n->layout : order[r];

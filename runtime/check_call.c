@@ -81,6 +81,8 @@ static int64_t group_size(const DpcUnit *u, DpcAxes axes)
 static int64_t coll_bytes(const DpcUnit *u, const DpcColl *k, bool out)
 {
     int64_t size = k->size, n = most(group_size(u, k->axes), 1);
+    if (k->kind == DPC_HALO && out)
+        size += k->lo + k->hi;
     if (k->kind == DPC_ALL_TO_ALL && !out)
         return k->to_outer * k->to_size * k->to_inner
              * dpc_dtype_size(k->dtype);
@@ -109,8 +111,11 @@ static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
     DpcAxes ends = folds ? k->axes : 0;
     DpcAxes parts = k->kind == DPC_REDUCE_SCATTER ? k->axes : 0;
     DpcAxes joins = k->kind == DPC_ALL_GATHER ? k->axes : 0;
-    DpcAxes wants = k->kind == DPC_ALL_TO_ALL ? k->axes : joins;
-    return k->kind <= DPC_ALL_TO_ALL && (in->pending & ends) == ends
+    bool meets = k->kind == DPC_ALL_TO_ALL || k->kind == DPC_HALO;
+    DpcAxes wants = meets ? k->axes : joins;
+    return (k->kind <= DPC_ALL_TO_ALL || k->kind == DPC_HALO)
+        && k->lo >= 0 && k->hi >= 0 && k->lo <= k->size && k->hi <= k->size
+        && (in->pending & ends) == ends
         && (in->split & wants) == wants && !(in->split & parts)
         && out->pending == (DpcAxes)(in->pending & ~ends)
         && out->split == (DpcAxes)((in->split & ~joins) | parts);

@@ -9,6 +9,11 @@
  *   all_gather      part of `size` a member -> whole
  *   reduce_scatter  whole -> part of `size`
  *   all_to_all      whole `to_size`, part of `size` -> part, whole
+ *   halo            part of `size` -> with rows of both neighbours
+ *
+ * A halo is an exchange between neighbours of the group; ranks that it joins
+ * differ in axes of space, those of a hop in the stage's, so the two never meet
+ * between one pair of ranks.
  *
  * A part is ceil(size / members) long; what the last ranks lack is zero. */
 #include "runtime/rt.h"
@@ -103,6 +108,12 @@ static int64_t unpack_bytes(const DpcColl *c, int32_t n)
                ? n * block_of(joined(c), n) * dpc_dtype_size(c->dtype) : 0;
 }
 
+/* Bytes of `rows` of a halo's dimension. */
+static int64_t rows_bytes(const DpcColl *c, int64_t rows)
+{
+    return c->outer * rows * c->inner * dpc_dtype_size(c->dtype);
+}
+
 static DpcStatus group_find(DpcRt *rt, uint32_t call)
 {
     const DpcUnit *u = rt->unit;
@@ -154,6 +165,8 @@ DpcStatus dpc_collect_open(DpcRt *rt)
             continue;
         int32_t n = rt->comm->members[rt->group[i]];
         int64_t bytes = pack_bytes(c, n) + unpack_bytes(c, n);
+        if (c->kind == DPC_HALO)
+            bytes = 2 * rows_bytes(c, c->lo + c->hi);
         if (bytes > rt->stage_bytes)
             rt->stage_bytes = bytes;
     }
@@ -214,10 +227,59 @@ static DpcStatus alone(const DpcColl *c, const void *in, void *out)
     return DPC_OK;
 }
 
+/* n rows of each outer block: from row `at` of `rows`, to row `put` of `into`;
+ * zeros where `from` is NULL. */
+static void rows_move(const DpcColl *c, const char *from, int64_t rows,
+                      int64_t at, char *to, int64_t into, int64_t put,
+                      int64_t n)
+{
+    int64_t row = c->inner * dpc_dtype_size(c->dtype);
+    for (int64_t o = 0; o < c->outer; o++) {
+        char *d = to + (o * into + put) * row;
+        if (from)
+            memcpy(d, from + (o * rows + at) * row, (size_t)(n * row));
+        else
+            memset(d, 0, (size_t)(n * row));
+    }
+}
+
+/* The first rows go to the part before, the last to the one behind. */
+static DpcStatus halo(DpcRt *rt, const DpcColl *c, int32_t g, const void *in,
+                      void *out)
+{
+    int32_t me = g < 0 ? 0 : rt->comm->index[g], n = 0;
+    bool before = me > 0, behind = g >= 0 && me + 1 < rt->comm->members[g];
+    int64_t lo = rows_bytes(c, c->lo), hi = rows_bytes(c, c->hi);
+    char *up = rt->stage, *down = up + hi, *above = down + lo;
+    char *below = above + lo;
+    DpcHop h[4];
+    if (before && hi)
+        h[n++] = (DpcHop){g, me - 1, hi, true, up};
+    if (behind && lo)
+        h[n++] = (DpcHop){g, me + 1, lo, true, down};
+    if (before && lo)
+        h[n++] = (DpcHop){g, me - 1, lo, false, above};
+    if (behind && hi)
+        h[n++] = (DpcHop){g, me + 1, hi, false, below};
+    if (before)
+        rows_move(c, in, c->size, 0, up, c->hi, 0, c->hi);
+    if (behind)
+        rows_move(c, in, c->size, c->size - c->lo, down, c->lo, 0, c->lo);
+    DpcStatus s = n ? rt->comm->ops->exchange(rt->comm, h, n) : DPC_OK;
+    int64_t all = c->lo + c->size + c->hi;
+    rows_move(c, in, c->size, 0, out, all, c->lo, c->size);
+    rows_move(c, before ? above : NULL, c->lo, 0, out, all, 0, c->lo);
+    rows_move(c, behind ? below : NULL, c->hi, 0, out, all, c->lo + c->size,
+              c->hi);
+    return s;
+}
+
 DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
 {
     const DpcColl *c = &rt->unit->coll[call];
     int32_t g = rt->group[call];
+    if (c->kind == DPC_HALO)
+        return halo(rt, c, g, in, out);
     if (g < 0)
         return alone(c, in, out);
     int32_t n = rt->comm->members[g];

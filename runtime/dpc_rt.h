@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 8
+#define DPC_ABI 9
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
@@ -152,7 +152,7 @@ typedef struct DpcConv {
 
 typedef enum DpcCollKind {
     DPC_ALL_REDUCE, DPC_REDUCE_SCATTER, DPC_ALL_GATHER, DPC_ALL_TO_ALL,
-    DPC_SEND, DPC_RECV
+    DPC_SEND, DPC_RECV, DPC_HALO
 } DpcCollKind;
 typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
 
@@ -162,7 +162,9 @@ typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
  * that is joined or split is written as [outer, size, inner] elements of the
  * larger tensor, size being the whole one.  An all_to_all joins one dimension
  * of its result, written so, and splits another of its operand: to_outer,
- * to_size, to_inner. */
+ * to_size, to_inner.  A halo is written as its operand: its result has `lo`
+ * rows of the part before in front, and `hi` of the one behind at the end;
+ * zeros where there is none. */
 typedef struct DpcColl {
     uint8_t kind, dtype, fold;
     DpcAxes axes;
@@ -170,6 +172,7 @@ typedef struct DpcColl {
     int64_t to_outer, to_size, to_inner;
     int32_t peer;                         /* hop: role at the other end, */
     uint32_t hop;                         /* and its number, the same there */
+    int32_t lo, hi;
 } DpcColl;
 
 typedef enum DpcStepKind {

@@ -88,7 +88,7 @@ typedef struct Toy {
 static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
                                     {"step", k_step}, {"log", k_log}};
 static const DpcColl colls[] = {{DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 1,
-                                 1, 0, 0, 0, 0, 0}};
+                                 1, 0, 0, 0, 0, 0, 0, 0}};
 static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},
                                 {"loss", "all_reduce", "toy.lua:4"},
                                 {"bad", "log", "toy.lua:5"},
@@ -395,9 +395,9 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     Toy t;
     Rank r[MOST];
     DpcColl c[] = {
-        {DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0},
-        {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0},
-        {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 3, 2, 4, 4, 1, 0, 0}};
+        {DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0},
+        {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0},
+        {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 3, 2, 4, 4, 1, 0, 0, 0, 0}};
     toy_make(&t, 2, 1);
     t.unit.coll = c;
     t.unit.ncoll = 3;
@@ -405,6 +405,44 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     t.program.nport = 0;
     world_run(&t.unit, 2, r, collectives);
     for (int i = 0; i < 2; i++) {
+        assert_string_equal(r[i].text, "");
+        assert_float_equal(r[i].loss, 1, 0);
+        assert_float_equal(r[i].w, 0, 0);
+    }
+}
+
+/* Three ranks hold two rows of six each, of two pictures: one row from before,
+ * two from behind, zeros beyond. */
+static DpcStatus neighbours(DpcRt *rt, Rank *r)
+{
+    float in[8], out[20];
+    int me = rt->comm->rank, wrong = 0;
+    for (int i = 0; i < 8; i++)
+        in[i] = (float)(100 * (i / 4) + 4 * me + i % 4 + 1);
+    DpcStatus s = dpc_collect_run(rt, 0, in, out);
+    for (int i = 0; i < 20 && !s; i++) {
+        int at = 4 * me - 2 + i % 10;     /* of the twelve of a picture */
+        float want = (float)(100 * (i / 10) + at + 1);
+        wrong += out[i] != (at < 0 || at >= 12 ? 0 : want);
+    }
+    r->w = (float)wrong;
+    r->loss = 1;
+    return s;
+}
+
+static void neighbours_give_each_other_rows(void **state)
+{
+    (void)state;
+    Toy t;
+    Rank r[MOST];
+    DpcColl c[] = {{.kind = DPC_HALO, .dtype = DPC_F32, .axes = 1, .outer = 2,
+                    .size = 2, .inner = 2, .lo = 1, .hi = 2}};
+    toy_make(&t, 3, 1);
+    t.unit.coll = c;
+    t.program.nstep = 1;
+    t.program.nport = 0;
+    world_run(&t.unit, 3, r, neighbours);
+    for (int i = 0; i < 3; i++) {
         assert_string_equal(r[i].text, "");
         assert_float_equal(r[i].loss, 1, 0);
         assert_float_equal(r[i].w, 0, 0);
@@ -440,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_buffer_outside_its_space_is_refused),
         cmocka_unit_test(the_hunt_names_the_first_op_that_made_a_nan),
         cmocka_unit_test(collectives_work_on_inner_and_uneven_dimensions),
+        cmocka_unit_test(neighbours_give_each_other_rows),
         cmocka_unit_test(a_rank_that_gives_up_ends_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

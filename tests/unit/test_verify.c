@@ -183,7 +183,7 @@ static void v9_halo(Graph *g) { named(g, "c")->type.lo[0] = 1; }
 static void v9_windows_alone_read_halos(void **state)
 {
     (void)state;
-    breaks(v9_halo, "V9: reads a halo", "e = exp c");
+    breaks(v9_halo, "V9: a leaf has no rows of neighbours", "c = const");
 }
 
 static void order(Graph *g) { named(g, "q")->in[0] = 9; }
