@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 """tokens.py -- ids of `dpc data tokens` against those of the package tokenizers.
 
-    DPC=build/dpc tokens.py [BPE_SIMPLE_VOCAB.txt.gz]   (package: tokenizers)
+    pip install tokenizers tiktoken
+    DPC=build/dpc tokens.py [BPE_SIMPLE_VOCAB.txt.gz] [QWEN.tiktoken]
 
 Small vocabularies are trained here with tokenizers, in the forms of CLIP and of
 Qwen2, and saved in both of their published shapes; awkward texts are encoded by
 the package and by dpc.  With OpenAI's vocabulary file (open_clip_torch brings
-it), a tokenizer is also built from it as OpenAI's own code does.
+it), a tokenizer is also built from it as OpenAI's own code does.  Qwen's and
+Qwen2's 151,643 ranks (dashscope brings them, dashscope/resources) become the
+vocab.json, merges.txt and tokenizer.json that are published of them; their ids
+are also those of tiktoken, which reads the ranks themselves.
 """
+import base64
 import gzip
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models,
                         normalizers, pre_tokenizers, processors, trainers)
@@ -85,19 +91,14 @@ def clip_small(size):
 
 def qwen_small(size):
     t = Tokenizer(models.BPE())
-    t.normalizer = normalizers.NFC()
     t.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(QWEN2), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    t.post_processor = processors.ByteLevel(trim_offsets=False)
-    t.decoder = decoders.ByteLevel()
     t.train_from_iterator(
         [x for x in CORPUS for _ in range(20)],
         trainers.BpeTrainer(vocab_size=size, show_progress=False,
                             initial_alphabet=byte_letters()))
-    t.add_special_tokens([AddedToken(w, normalized=False) for w in
-                          (EOT, "<|im_start|>", "<|im_end|>")])
-    return t
+    return qwen_form(t)
 
 
 def byte_letters():
@@ -116,6 +117,58 @@ def openai(path):
     vocab = letters + [c + "</w>" for c in letters]
     vocab += ["".join(m) for m in merges] + [SOT, EOT]
     return clip_form(None, {w: i for i, w in enumerate(vocab)}, merges)
+
+
+def qwen_form(t):
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN2), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    t.decoder = decoders.ByteLevel()
+    t.add_special_tokens([AddedToken(w, normalized=False) for w in
+                          (EOT, "<|im_start|>", "<|im_end|>")])
+    return t
+
+
+def parts(ranks, token):
+    """The two parts that make a token: merge by rank until two are left."""
+    x = [bytes([b]) for b in token]
+    while len(x) > 2:
+        i = min(range(len(x) - 1),
+                key=lambda i: ranks.get(x[i] + x[i + 1], len(ranks)))
+        x[i:i + 2] = [x[i] + x[i + 1]]
+    return x
+
+
+def qwen(path):
+    """Ranks of a .tiktoken file, as they are, and in the package."""
+    lines = [x.split() for x in open(path, "rb")]
+    ranks = {base64.b64decode(x): int(n) for x, n in lines}
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letter = dict(zip(plain + [b for b in range(256) if b not in plain],
+                      byte_letters()))
+    word = {x: "".join(letter[b] for b in x) for x in ranks}
+    merges = [tuple(word[p] for p in parts(ranks, x))
+              for x in sorted(ranks, key=ranks.get) if len(x) > 1]
+    t = Tokenizer(models.BPE({word[x]: n for x, n in ranks.items()}, merges))
+    return ranks, qwen_form(t), merges
+
+
+class Tiktoken:
+    """tiktoken with the face of the package tokenizers."""
+
+    def __init__(self, ranks):
+        import tiktoken
+        special = {w: len(ranks) + i for i, w in
+                   enumerate((EOT, "<|im_start|>", "<|im_end|>"))}
+        self.it = tiktoken.Encoding("qwen", pat_str=QWEN2, special_tokens=
+                                    special, mergeable_ranks=ranks)
+
+    def encode(self, text):
+        self.ids = self.it.encode(unicodedata.normalize("NFC", text),
+                                  allowed_special="all")
+        return self
 
 
 def older_files(t, folder, name, merges):
@@ -154,17 +207,25 @@ def compare(name, t, spec, texts):
 def main():
     work, bad = tempfile.mkdtemp(), 0
     clip, merges = clip_small(600)
-    qwen = qwen_small(400)
-    qmerges = json.loads(qwen.to_str())["model"]["merges"]
-    for name, t, cls, m in (("clip", clip, "CLIPTokenizer", merges),
-                            ("qwen2", qwen, "Qwen2Tokenizer", qmerges)):
+    qwen2 = qwen_small(400)
+    qmerges = json.loads(qwen2.to_str())["model"]["merges"]
+    given = {os.path.splitext(x)[1]: x for x in sys.argv[1:]}
+    made = [("clip", clip, "CLIPTokenizer", merges),
+            ("qwen2", qwen2, "Qwen2Tokenizer", qmerges)]
+    if ".tiktoken" in given:
+        ranks, whole, wmerges = qwen(given[".tiktoken"])
+        made.append(("qwen2-whole", whole, "Qwen2Tokenizer", wmerges))
+    for name, t, cls, m in made:
         os.makedirs(f"{work}/{name}")
         t.save(f"{work}/{name}/tokenizer.json")
         older_files(t, f"{work}/{name}-old", cls, m)
         for form in (name, f"{name}-old"):
             bad += compare(form, t, f"{work}/{form}", TEXTS + LONG)
-    if len(sys.argv) > 1:
-        bad += compare("openai", openai(sys.argv[1]), sys.argv[1],
+    if ".tiktoken" in given:
+        bad += compare("tiktoken", Tiktoken(ranks), f"{work}/qwen2-whole",
+                       TEXTS)
+    if ".gz" in given:
+        bad += compare("openai", openai(given[".gz"]), given[".gz"],
                        TEXTS + LONG)
     sys.exit(bad > 0)
 
