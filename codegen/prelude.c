@@ -52,6 +52,7 @@ const char host_prelude[] =
 "DPC_FN float dpc_fabs(float x) { return __builtin_fabsf(x); }\n"
 "DPC_FN float dpc_sqrt(float x) { return __builtin_sqrtf(x); }\n"
 "DPC_FN float dpc_floor(float x) { return __builtin_floorf(x); }\n"
+"DPC_FN float dpc_rint(float x) { return __builtin_rintf(x); }\n"
 "DPC_FN float dpc_fmax(float a, float b) { return a > b ? a : b; }\n"
 "DPC_FN float dpc_fmin(float a, float b) { return a < b ? a : b; }\n"
 "DPC_FN float dpc_pow(float a, float b) { return powf(a, b); }\n"

@@ -50,7 +50,8 @@ static void leaves(Text *t, const Unit *u)
         quote(t, l->loc);
         text_add(t, ",");
         quote(t, l->doc);
-        text_add(t, ",%d,%d,%d,%d,", l->kind, l->dtype, l->ndim, l->trainable);
+        text_add(t, ",%d,%d,%d,%d,%d,", l->kind, l->dtype, l->ndim,
+                 l->trainable, l->residual);
         numbers(t, l->dim, DPC_NDIM);
         text_add(t, ",");
         splits(t, l->split, DPC_NDIM);

@@ -337,7 +337,8 @@ static void word_recompute(lua_State *L, Planning *p, int i)
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "value", "bucket",
-        "compute", "reduce", "gather", "exact", "recompute", "stage", "role",
+        "compute", "reduce", "gather", "compress", "exact", "recompute", "stage",
+        "role",
         "order", "alive" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
@@ -349,7 +350,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
-                    near ? near : "gather, exact, recompute, stage, role, "
+                    near ? near : "gather, compress, exact, recompute, stage, role, "
                     "order, alive");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
@@ -397,22 +398,23 @@ static void mesh_thin(Plan *plan)
     for (uint32_t i = 0; i < plan->nleaf; i++)
         for (int d = 0; d < plan->leaf[i].ndim; d++)
             plan->leaf[i].split[d] = split_thin(plan->leaf[i].split[d], to);
-    values_thin(plan, to);
+    values_thin(plan, to), compress_thin(plan, to);
     plan->mesh = m;
 }
 
-/* A partitioner that says nothing about it leaves it to -P recompute=. */
-static void recompute_ask(lua_State *L)
+/* A partitioner that says nothing about a word leaves it to -P WORD=. */
+static void word_ask(lua_State *L, const char *word, const char *usual,
+                     const char *doc)
 {
     if (!lua_istable(L, -1))
         return;
-    if (lua_getfield(L, -1, "recompute") == LUA_TNIL) {
+    if (lua_getfield(L, -1, word) == LUA_TNIL) {
         lua_pushcfunction(L, option_ask);
-        lua_pushstring(L, "recompute");
-        lua_pushstring(L, "selective");
-        lua_pushstring(L, "what backward makes again");
+        lua_pushstring(L, word);
+        lua_pushstring(L, usual);
+        lua_pushstring(L, doc);
         lua_call(L, 3, 1);
-        lua_setfield(L, -3, "recompute");
+        lua_setfield(L, -3, word);
     }
     lua_pop(L, 1);
 }
@@ -426,7 +428,8 @@ static int plan_run(lua_State *L)
         blame(L, p, 2);
         view_push(L, p);
         lua_call(L, 1, 1);
-        recompute_ask(L);
+        word_ask(L, "recompute", "selective", "what backward makes again");
+        word_ask(L, "compress", "none", "what gradients are sent as");
     }
     if (!lua_istable(L, 2))
         fail_at(L, p->loc, "the %s returns %s; a table {mesh, leaf} is wanted",
@@ -436,6 +439,7 @@ static int plan_run(lua_State *L)
     values_read(L, p, 2);
     leaves_read(L, p, 2);
     pipeline_read(L, p, 2);
+    compress_read(L, p, 2);
     options_used(L);
     mesh_thin(p->plan);
     return 0;
@@ -520,6 +524,7 @@ void plan_print(const Plan *p, FILE *out)
         fprintf(out, "    reduce = \"%s\",\n", reduces[p->reduce]);
     if (p->gather)
         fprintf(out, "    gather = \"%s\",\n", gathers[p->gather]);
+    compress_print(p, out);
     fprintf(out, "    recompute = \"%s\",\n", recompute_word(a, p));
     arena_free(a);
     fputs(p->exact ? "    exact = true,\n" : "", out);

@@ -25,6 +25,13 @@ Split split_thin(Split, const int *to);
 /* The word `value` of the plan at index i, and back. */
 void values_read(lua_State *, Planning *, int i);
 void values_thin(Plan *, const int *to);
+
+/* ---- lua_plan_compress.c ---- */
+
+/* Behind the mesh and the words that it must agree with. */
+void compress_read(lua_State *, Planning *, int i);
+void compress_thin(Plan *, const int *to);
+void compress_print(const Plan *, FILE *);
 void values_print(const Plan *, FILE *);
 
 /* The words of a pipeline, once mesh and leaves are read, and back. */

@@ -30,6 +30,8 @@ static Num draw(const Node *n, Domain domain, const Place *p, int64_t index)
 /* The same whatever the mesh: floats in [-1/2, 1/2), integers 0..9. */
 static Num by_name(const Node *n, Domain domain, uint64_t seed, int64_t index)
 {
+    if (n->attr.residual)                 /* what a plan adds adds nothing */
+        return num_of(domain, 0);
     uint64_t key = field_key(n->name) + seed * 0x9e3779b97f4a7c15u;
     uint64_t h = field_hash(key, (uint64_t)index);
 

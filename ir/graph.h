@@ -77,6 +77,7 @@ typedef struct Attr {
     const char *dist, *doc;
     int64_t id, at, size;
     int dim, to, lo, hi, stride, pad, dilate, use, frozen;
+    int residual;                         /* of state */
     int from, peer, late;                 /* of hop, send and recv */
     DType dtype;
     Axes axes;

@@ -59,6 +59,15 @@ static void own_splits(Sig *s, const Attr *a)
             s->split[(int)a->letter[i].c] = a->letter[i].split;
 }
 
+/* Axes of the letters that the node itself cuts. */
+static Axes own_axes(const Attr *a)
+{
+    Axes own = 0;
+    for (int i = 0; a && i < a->nletter; i++)
+        own |= split_axes(a->letter[i].split);
+    return own;
+}
+
 static Axes folded_axes(const Sig *s)
 {
     Axes a = 0;
@@ -215,6 +224,8 @@ Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
     for (int i = 0; i < s.nop; i++)
         if (variadic || !s.in[i].unread)
             owed |= pending(&s, g, op, in, i, loc);
+    if (op == OP_move)                    /* the addends, side by side */
+        owed &= (Axes)~own_axes(a);
     t.partial = owed | folded_axes(&s);
     t.fold = t.partial ? owed ? FOLD_SUM : ops[op].fold : FOLD_SUM;
     if (owed & folded_axes(&s))

@@ -54,6 +54,9 @@ typedef struct Plan {
     DType compute;                        /* of contractions: F32 or BF16 */
     GatherWhen gather;
     ReduceWhen reduce;
+    DType compress[NAXIS];                /* sums of gradients over an axis are
+                                             sent as bf16, or as bytes with a
+                                             scale (U8); F32: as they are */
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the
                                              same bits on any number of ranks */

@@ -131,7 +131,8 @@ static void tensors_print(DpcJson *j, const DpcCkpt *c)
             continue;
         dpc_json_key(j, l->name);
         dpc_json_open(j, '{');
-        text_print(j, "kind", l->kind == DPC_PARAM ? "param" : "state");
+        text_print(j, "kind", l->kind == DPC_PARAM ? "param"
+                   : l->residual ? "residual" : "state");
         text_print(j, "dtype", dpc_safe_kind_name(dpc_safe_kind_of(l->dtype)));
         ints_print(j, "shape", l->ndim, l->dim);
         pieces_print(j, c, l);

@@ -28,6 +28,22 @@ DpcStatus ckpt_leaf_read(DpcCkpt *c, DpcSource *s, const DpcLeaf *l,
                            leaves + l->at, c->out.buf, c->out.cap);
 }
 
+/* Does that tensor hold the leaf, dimension by dimension? */
+static bool same_shape(const DpcLeaf *l, const DpcWhole *w)
+{
+    bool same = w && w->ndim == l->ndim;
+    for (int d = 0; same && d < l->ndim; d++)
+        same = w->dim[d] == l->dim[d];
+    return same;
+}
+
+/* What another plan has left behind is none of this one's business: its
+ * residuals begin anew. */
+static bool begins_anew(const DpcLeaf *l, const DpcWhole *w)
+{
+    return l->residual && !same_shape(l, w);
+}
+
 bool ckpt_is_leaf(const DpcUnit *u, const char *name)
 {
     for (uint32_t i = 0; i < u->nleaf; i++)
@@ -52,13 +68,16 @@ static DpcStatus fit_check(const DpcCkpt *c, const DpcSource *s)
             continue;
         const DpcWhole *w = dpc_source_find(s, l->name);
         used += w != NULL;
+        if (begins_anew(l, w))
+            continue;
         if (w)
             ckpt_compare(&m, l, w, false);
         else
             ckpt_tell_missing(&m, s, l->name);
     }
     for (uint32_t i = 0; used < s->n && i < s->n; i++)
-        if (!ckpt_is_leaf(c->unit, s->whole[i].name)) {
+        if (!s->whole[i].residual
+            && !ckpt_is_leaf(c->unit, s->whole[i].name)) {
             ckpt_tell_extra(&m, s->whole[i].name, NULL);
         }
     return ckpt_misfit_status(&m, s->path);
@@ -95,9 +114,13 @@ DpcStatus dpc_ckpt_load(DpcCkpt *c, void *leaves, DpcCkptInfo *info,
     s = ckpt_agree(c, fit_check(c, source));
     for (uint32_t i = 0; s == DPC_OK && i < c->unit->nleaf; i++) {
         const DpcLeaf *l = &c->unit->leaf[i];
-        if (ckpt_class(l) >= 0 && dpc_leaf_here(l, c->role))
-            s = ckpt_leaf_read(c, source, l, dpc_source_find(source, l->name),
-                               leaves);
+        const DpcWhole *w = dpc_source_find(source, l->name);
+        if (ckpt_class(l) < 0 || !dpc_leaf_here(l, c->role))
+            continue;
+        if (begins_anew(l, w))
+            memset((char *)leaves + l->at, 0, (size_t)l->bytes);
+        else
+            s = ckpt_leaf_read(c, source, l, w, leaves);
     }
     s = ckpt_agree(c, s);
     if (s == DPC_OK)

@@ -76,6 +76,8 @@ typedef struct DpcLeaf {
     const char *doc;                      /* of a SCALAR: for --help */
     uint8_t kind, dtype, ndim;
     bool trainable;
+    bool residual;                        /* STATE: of one plan; zeros where a
+                                             checkpoint holds another's */
     int64_t dim[DPC_NDIM];
     DpcSplit split[DPC_NDIM];
     int32_t role;                         /* PARAM, STATE: lives on its ranks

@@ -22,7 +22,7 @@ typedef struct DpcPiece {
 typedef struct DpcWhole {                 /* a logical tensor */
     const char *name, *own;               /* own: what its file calls it */
     uint8_t kind;                         /* DpcSafeKind */
-    bool state;                           /* not a param */
+    bool state, residual;                 /* not a param; of one plan */
     int ndim;
     int64_t dim[DPC_NDIM];
     uint32_t piece, npiece;               /* source.piece */

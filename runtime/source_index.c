@@ -74,7 +74,8 @@ static DpcStatus whole_read(DpcSource *s, const char *name, const json_t *v)
     const json_t *shape = json_object_get(v, "shape");
     const json_t *pieces = json_object_get(v, "pieces");
     w->ndim = (int)json_array_size(shape);
-    w->state = leaf && !strcmp(leaf, "state");
+    w->residual = leaf && !strcmp(leaf, "residual");
+    w->state = w->residual || (leaf && !strcmp(leaf, "state"));
     while (kind && w->kind < DPC_SAFE_NKIND &&
            strcmp(kind, dpc_safe_kind_name(w->kind)))
         w->kind++;

@@ -1,0 +1,86 @@
+/* lua_plan_compress.c -- the word `compress` of a plan: "bf16" or "int8" for
+ * sums of gradients over all axes of ranks, or a table by axis. */
+#include "compiler/lua_plan.h"
+
+static const struct { const char *word; DType as; } ways[] = {
+    { "none", F32 }, { "bf16", BF16 }, { "int8", U8 },
+};
+
+static DType way_read(lua_State *L, const Planning *p, const char *axis)
+{
+    const char *word = lua_isstring(L, -1) ? lua_tostring(L, -1) : NULL;
+    for (int k = 0; word && k < COUNT(ways); k++)
+        if (strcmp(ways[k].word, word) == 0)
+            return ways[k].as;
+    fail_at(L, p->loc, "compress%s%s: there are none, bf16 and int8, not "
+            "\"%s\"", *axis ? " of " : "", axis, luaL_tolstring(L, -1, NULL));
+}
+
+/* { dp = "int8" }, at the top of the stack. */
+static void axes_read(lua_State *L, Planning *p)
+{
+    const Mesh *m = &p->plan->mesh;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *axis = lua_type(L, -2) == LUA_TSTRING
+            ? lua_tostring(L, -2) : "?";
+        int i = mesh_find(m, axis);
+        if (i < 0 || m->axis[i].kind != SPACE)
+            fail_at(L, p->loc, "compress: the mesh has no axis of ranks "
+                    "\"%s\"", axis);
+        p->plan->compress[i] = way_read(L, p, axis);
+    }
+}
+
+static bool compresses(const Plan *p)
+{
+    for (int i = 0; i < p->mesh.naxis; i++)
+        if (p->compress[i] != F32)
+            return true;
+    return false;
+}
+
+void compress_read(lua_State *L, Planning *p, int i)
+{
+    Plan *plan = p->plan;
+    int t = lua_getfield(L, i, "compress");
+    if (t == LUA_TTABLE)
+        axes_read(L, p);
+    else if (t != LUA_TNIL) {
+        DType as = way_read(L, p, "");
+        for (int k = 0; k < plan->mesh.naxis; k++)
+            if (plan->mesh.axis[k].kind == SPACE)
+                plan->compress[k] = as;
+    }
+    lua_pop(L, 1);
+    if (compresses(plan) && plan->reduce == REDUCE_EACH)
+        fail_at(L, p->loc, "compress: what is left behind is kept once a step, "
+                "and reduce = \"each\" sums in each turn; take \"late\"");
+    if (compresses(plan) && plan->exact)
+        fail_at(L, p->loc, "compress: rounded sums are not the same on any "
+                "number of ranks, as exact = true asks; take one of them");
+}
+
+void compress_thin(Plan *plan, const int *to)
+{
+    for (int i = 0; i < plan->mesh.naxis; i++)
+        if (to[i] < i) {
+            plan->compress[to[i]] = plan->compress[i];
+            plan->compress[i] = F32;
+        }
+}
+
+void compress_print(const Plan *p, FILE *out)
+{
+    const char *between = "";
+    if (!compresses(p))
+        return;
+    fputs("    compress = {", out);
+    for (int i = 0; i < p->mesh.naxis; i++)
+        for (int k = 1; k < COUNT(ways); k++)
+            if (p->compress[i] == ways[k].as) {
+                fprintf(out, "%s[\"%s\"] = \"%s\"", between,
+                        p->mesh.axis[i].name, ways[k].word);
+                between = ", ";
+            }
+    fputs("},\n", out);
+}
