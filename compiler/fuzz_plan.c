@@ -204,6 +204,22 @@ static void weights_words_draw(Drawing *w)
         has(w, FEATURE_reduce_each);
 }
 
+/* Sums of gradients in fewer bytes, over some axes. */
+static void compress_draw(Drawing *w)
+{
+    Plan *p = w->plan;
+    Axes some = 0;
+    if (!wants(w, FEATURE_compress, 2))
+        return;
+    for (int i = 0; i < p->mesh.naxis; i++)
+        if (p->mesh.axis[i].kind == SPACE && chance(w, 8)) {
+            p->compress[i] = chance(w, 5) ? U8 : BF16;
+            some |= (Axes)(1u << i);
+        }
+    if (split_axes(w->order) & some)
+        has(w, FEATURE_compress);
+}
+
 static void recompute_draw(Drawing *w)
 {
     static const int feature[] = { -1, FEATURE_remade_none,
@@ -306,7 +322,7 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
     w.states = share_draw(&w, want & FEATURE_SET(states_apart));
     leaves_draw(&w, g);
     weights_words_draw(&w), recompute_draw(&w);
-    values_draw(&w), storage_draw(&w);
+    values_draw(&w), storage_draw(&w), compress_draw(&w);
     *has_what = w.has;
     return p;
 }

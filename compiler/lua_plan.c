@@ -337,9 +337,8 @@ static void word_recompute(lua_State *L, Planning *p, int i)
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "value", "bucket",
-        "compute", "reduce", "gather", "compress", "exact", "recompute", "stage",
-        "role",
-        "order", "alive" };
+        "compute", "reduce", "gather", "compress", "exact", "recompute",
+        "stage", "role", "order", "alive" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
         int k = 0;
@@ -350,8 +349,8 @@ static void rest_read(lua_State *L, Planning *p, int i)
             fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
-                    near ? near : "gather, compress, exact, recompute, stage, role, "
-                    "order, alive");
+                    near ? near : "gather, compress, exact, recompute, stage, "
+                    "role, order, alive");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -461,7 +460,7 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
     f->model->path = intern(a, name);
     f->used = alloc(a, (size_t)o->ndefine + 1);
     Plan *plan = alloc(a, sizeof *plan);
-    plan->compute = o->compute, plan->bucket = 32 << 20;
+    plan->compute = o->compute, plan->bucket = 32 << 20, plan->least = 256;
     Planning p = { o, entry, nentry, plan, what, intern(a, name) };
     lua_State *L = sandbox_new(f);
     lua_pushcfunction(L, plan_run);

@@ -55,7 +55,8 @@ int verify_fuzz(const Options *);
     X(remade_none,       "recompute", 0, 0) \
     X(remade_all,        "recompute", 0, 0) \
     X(remade_to_fit,     "recompute", 0, 0) \
-    X(constraints,       NULL,        1, 0)
+    X(constraints,       NULL,        1, 0) \
+    X(compress,          NULL,        1, 0)
 typedef enum Feature {
 #define X(name, word, ranks, turns) FEATURE_##name,
     FEATURES(X)

@@ -18,11 +18,11 @@
  * e, which begins with zeros, stays zero: `dpc verify` sees the plain sum.
  *
  * Of several axes that a sum is owed over, the plan's major one is
- * compressed, last: inside of a node bytes are cheap.  What is small is sent
- * as it is. */
+ * compressed, last: inside of a node bytes are cheap.  Small gradients are
+ * sent as they are. */
 #include "passes/pass.h"
 
-enum { LEAST = 1024, BLOCK = 64, ROW = 16, MOST = 126 };
+enum { BLOCK = 64, ROW = 16, MOST = 126 };
 
 typedef struct Squeeze {
     Copy c;
@@ -269,7 +269,7 @@ static Ref compressed(Squeeze *s, Ref r)
         t.split[d] = split_without(t.split[d], it);
     int d = shared_dim(&in->mesh, &t, &want, axis);
     Type part = type_local(&in->mesh, &t);
-    if (d < 0 || type_volume(&part) < LEAST)
+    if (d < 0 || type_volume(&part) < s->plan->least)
         return NONE;
     s->of = n, s->name = in->node[s->leaf[r]].name;
     bool whole = !(split_axes(want.split[d]) & it);

@@ -56,7 +56,8 @@ typedef struct Plan {
     ReduceWhen reduce;
     DType compress[NAXIS];                /* sums of gradients over an axis are
                                              sent as bf16, or as bytes with a
-                                             scale (U8); F32: as they are */
+                                             scale (U8); F32: as they are, */
+    int64_t least;                        /* as is what has fewer elements */
     bool exact;                           /* sums one axis at a time, minor
                                              first, and one thread a rank: the
                                              same bits on any number of ranks */

@@ -58,7 +58,7 @@ static Kernel *describe(const Graph *g, const char **why)
     return kernel_describe(arena, g, r, n, NULL, why);
 }
 
-static Run run_new(const Case *c, int64_t n, int64_t m)
+static inline Run run_new(const Case *c, int64_t n, int64_t m)
 {
     Run r = { .c = c, .n = n, .m = m };
     const char *why = NULL;
@@ -288,7 +288,7 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
         add_part(r, k->out[i], coord, p[k->nin + i], got[i]);
 }
 
-static void run_compare(const Run *r, void *lib, Caller *call)
+static inline void run_compare(const Run *r, void *lib, Caller *call)
 {
     int coord[NAXIS] = {0};
     double **got = alloc(arena, (size_t)r->k->nout * sizeof *got);
