@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 9
+#define DPC_ABI 10
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
