@@ -107,9 +107,11 @@ double *case_input(Arena *, const Case *, const Node *, int step);
 double case_scalar(const Case *, const Node *, int step);
 double want_measure(const Want *, const Whole *);         /* NAN: absent */
 double case_count(const Graph *, bool trainable);         /* parameters */
-/* What each want is read off, by the evaluator in doubles: by want, at its
- * step; n 0 where the graph has no such out. */
-Whole *case_evaluate(const Case *, const Graph *, const Graph *init, Arena *);
+/* What each want is read off, by the evaluator in doubles, or with what each
+ * op makes rounded to f32: by want, at its step; n 0 where the graph has no
+ * such out. */
+Whole *case_evaluate(const Case *, const Graph *, const Graph *init,
+                     bool rounded, Arena *);
 /* What params and states start as: by leaf of g, in the order of its nodes;
  * *n their number. */
 Held *case_leaves(const Case *, const Graph *g, const Graph *init, Arena *,

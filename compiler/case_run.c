@@ -177,7 +177,7 @@ static void advance(Running *r, Eval *e)
 }
 
 Whole *case_evaluate(const Case *c, const Graph *g, const Graph *init,
-                     Arena *a)
+                     bool rounded, Arena *a)
 {
     Job job = { .keep = a };
     Running r = { c, run_passes("grad", g, &job), a, NULL, 0,
@@ -186,6 +186,8 @@ Whole *case_evaluate(const Case *c, const Graph *g, const Graph *init,
     for (int s = 0; s < c->steps; s++) {
         Eval *e = eval_new(r.g, REAL, 0, (uint64_t)s);
         leaves_set(&r, e, s);
+        if (rounded)
+            eval_round(e);
         eval_run(e);
         measure(&r, e, s);
         advance(&r, e);

@@ -34,7 +34,7 @@ struct Eval {
                                              stage stand apart; -1 */
     Val *val;                             /* by node */
     const Num **given;                    /* by node: whole value of a leaf */
-    bool done;
+    bool done, rounds;
 };
 
 /* ---- coordinates ---- */
@@ -319,6 +319,9 @@ static void run_at(Eval *e, Ref r, const int *coord)
         in[i] = operand_at(e, n->in[i], coord);
     Place p = { coord, e->seed, e->step };
     eval_part(e->g, r, e->domain, &p, in, out);
+    for (int64_t i = 0; e->rounds && n->type.dtype == F32
+         && i < e->val[r].each; i++)
+        out[i].r = (float)out[i].r;
     if (ops[n->op].leaf)                  /* a leaf that owes a fold */
         own(e, &n->type, n->type.partial, coord, out);
 }
@@ -371,6 +374,11 @@ Eval *eval_new(const Graph *g, Domain domain, uint64_t seed, uint64_t step)
     e->val = alloc(a, (g->n + 1) * sizeof *e->val);
     e->given = alloc(a, (g->n + 1) * sizeof *e->given);
     return e;
+}
+
+void eval_round(Eval *e)
+{
+    e->rounds = e->domain == REAL;
 }
 
 void eval_set(Eval *e, Ref leaf, const Num *whole)

@@ -19,6 +19,9 @@ Eval *eval_new(const Graph *, Domain, uint64_t seed, uint64_t step);
  * that are not given get values by hash of seed, name and global index (the
  * same whatever the mesh), scalars their default. */
 void eval_set(Eval *, Ref leaf, const Num *whole);
+/* From now on what an op of dtype f32 makes is rounded to f32, once: the best
+ * that a machine can do which keeps f32. */
+void eval_round(Eval *);
 void eval_run(Eval *);                    /* every node, rank and turn */
 /* The value of a node made whole: parts joined, pending folds finished,
  * turns joined.  Row-major, type_volume elements, in the Eval's memory. */

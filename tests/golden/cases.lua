@@ -39,4 +39,6 @@ return {
     options = {
       dimm = 3 },
     expect = { loss = 1 } },
+  { name = "cancels", part = "cancels", inputs = { x = { 2, 3 } },
+    expect = { out = { sum = 0.0145162344 } } },
 }

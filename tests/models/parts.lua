@@ -35,6 +35,11 @@ function parts.echo(_, input)
   return input
 end
 
+-- x again, of which f32 loses twelve bits on the way.
+function parts.cancels(_, input)
+  return { out = (input.x + 4096) - 4096 }
+end
+
 -- x plus two normal draws of its shape, counted in a state.
 function parts.walk(_, input)
   local x = dpc.state("walk.at", input.x:dims(), { init = 1 })

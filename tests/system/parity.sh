@@ -19,6 +19,13 @@ if [ $rc = 6 ] && grep -q "^FAIL wrong on host: out.sum" "$work/log"; then
     ok "a binary's wrong number is told"
 else not_ok "a binary's wrong number is told" "exit $rc, $said"; fi
 
+cases $g --host --case cancels
+if [ "$said" = "0 passed, 0 failed, 1 skipped" ] &&
+    grep -q "^skip cancels: on host: f32 cannot hold it" "$work/log"; then
+    ok "what f32 cannot hold is told, and not counted as passed"
+else not_ok "what f32 cannot hold is told, and not counted as passed" "$said"
+fi
+
 # bf16 FILE CASE...: whole tensors within 3 % of the evaluator's.
 bf16() {
     name=${1##*/}
