@@ -21,7 +21,7 @@ typedef struct Held { int64_t leaves, arena, io; } Held;
 static Held held_by(const Graph *g, const Job *j)
 {
     Job mine = { .keep = arena_new(), .plan = j->plan, .target = j->target,
-                 .cluster = j->cluster };
+                 .cluster = j->cluster, .prices = j->prices };
     Held h = { 0 };
     const Graph *done = run_passes("layout,refold,fuse,bucket,order,memory", g,
                                    &mine);
@@ -43,6 +43,7 @@ static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c)
 
 Graph *recompute_full(Graph *g, Job *j)
 {
+    prices_of(j);                         /* one list for all trials */
     const Asked *a = recompute_ask(g, j);
     Chosen c = recompute_lowest(&a->q);
     Tried t = try_answer(a, g, &c);
@@ -76,6 +77,7 @@ static Tried fit(const Asked *a, Graph *g, int64_t now, int64_t want)
 
 Graph *recompute_within(Graph *g, Job *j, int64_t bytes)
 {
+    prices_of(j);
     Held h = held_by(g, j);
     int64_t want = bytes - h.leaves - h.io;
     if (h.arena <= want)
