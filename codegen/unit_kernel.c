@@ -13,7 +13,7 @@ uint32_t unit_kernel(Unit *u, const Kernel *k)
     GROW(u->arena, u->kernel, u->nkernel, u->kernelcap);
     UnitKernel *row = &u->kernel[u->nkernel];
     *row = (UnitKernel){ .name = t.name, .text = t.text };
-    row->nwatch = u->cuda ? 0 : watch_nodes(k, &node);
+    row->nwatch = u->cuda || !watch_worth(k) ? 0 : watch_nodes(k, &node);
     if (row->nwatch)
         row->watch = watch_text(u->arena, k, t.name);
     return u->nkernel++;

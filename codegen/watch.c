@@ -55,16 +55,25 @@ static bool *values_used(const Kernel *k)
 
 int watch_nodes(const Kernel *k, Ref **node)
 {
-    bool *seen = values_used(k), several = false;
+    bool *seen = values_used(k);
     int n = 0;
     *node = alloc(k->arena, (size_t)(k->nvalue + 1) * sizeof **node);
     for (int v = 0; v < k->nvalue; v++)
-        if (seen[v] && has_blame(&k->value[v])) {
+        if (seen[v] && has_blame(&k->value[v]))
             (*node)[n++] = k->value[v].node;
-            several |= k->value[v].node != (*node)[0];
-        } else if (seen[v] && k->value[v].kind == VAL_CONST)
-            several |= isinf(k->value[v].num);    /* a mask: no mistake */
-    return several && k->form != FORM_PUT ? n : 0;
+    return n;
+}
+
+bool watch_worth(const Kernel *k)
+{
+    Ref *node;
+    bool *seen = values_used(k), several = false;
+    for (int i = watch_nodes(k, &node); i-- > 0;)
+        several |= node[i] != node[0];
+    for (int v = 0; v < k->nvalue; v++)   /* a mask: no mistake */
+        several |= seen[v] && k->value[v].kind == VAL_CONST
+            && isinf(k->value[v].num);
+    return several && k->form != FORM_PUT;
 }
 
 static void numbers_give(Watch *w)

@@ -4,9 +4,11 @@
 
 #include "codegen/kernel.h"
 
-/* The node of each value that may be blamed, in order; 0 of them: the
- * kernel's step says it all. */
+/* The node of each value that may be blamed, in order: as many for each kernel
+ * of that text. */
 int watch_nodes(const Kernel *, Ref **node);
+/* False: the kernel's step says it all. */
+bool watch_worth(const Kernel *);
 /* A DpcWatchFn NAME_watch; a list like the kernel itself, where that is
  * flat.  It blames values by their place in watch_nodes, from 1. */
 char *watch_text(Arena *, const Kernel *, const char *name);

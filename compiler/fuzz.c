@@ -52,17 +52,25 @@ static void fault_plant(Draw *d, Graph *g)
             g->node[r].op = g->node[r].op == OP_mul ? OP_add : OP_mul;
 }
 
-/* A model and a plan that has what the pair is about; of the families, in
- * turn from the seed's, the first that can hold it all, else most of it. */
-typedef struct Pair { Model *m; Graph *g; Plan *plan; FeatureSet has; } Pair;
+static Draw draw_of(uint64_t seed)
+{
+    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
+    draw_below(&d, 1);
+    return d;
+}
 
-static Pair pair_draw(Options *o, uint64_t seed, FeatureSet want, Draw *d)
+Pair pair_draw(Options *o, int64_t pair, int attempt)
 {
     enum { FAMILIES = 9 };
-    const char *path = fmt(o->arena, "%s/models/fuzz/fuzz.lua", o->home);
+    uint64_t first = (uint64_t)(o->seed + pair);
+    uint64_t seed = first + (uint64_t)attempt * 1000003;
+    const char **path = alloc(o->arena, sizeof *path);
     int most = -1, defined = o->define.n;
     Pair best = { 0 };
-    o->file = &path, o->nfile = 1;
+    Draw about = draw_of(first), d = draw_of(seed);
+    FeatureSet want = features_draw(&about);
+    *path = fmt(o->arena, "%s/models/fuzz/fuzz.lua", o->home);
+    o->file = path, o->nfile = 1;
     for (uint64_t f = 0; f < FAMILIES && most < features_count(want); f++) {
         o->define.n = defined;
         o->define.at[o->define.n++] =
@@ -71,30 +79,21 @@ static Pair pair_draw(Options *o, uint64_t seed, FeatureSet want, Draw *d)
             fmt(o->arena, "family=%llu", (unsigned long long)(seed + f));
         Pair p = { .m = model_open(o) };
         p.g = model_entry(p.m, "train");
-        p.plan = plan_draw(d, p.g, o->arena, want, &p.has);
+        p.plan = plan_draw(&d, p.g, o->arena, want, &p.has);
         int met = features_count(want & p.has);
         if (met > most)
             most = met, best = p;
     }
+    best.d = d;
     return best;
-}
-
-static Draw draw_of(uint64_t seed)
-{
-    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
-    draw_below(&d, 1);
-    return d;
 }
 
 static void pair_prove(const Options *base, int64_t pair, int attempt,
                        Result *r)
 {
     Options o = *base;
-    uint64_t first = (uint64_t)(base->seed + pair);
-    uint64_t seed = first + (uint64_t)attempt * 1000003;
-    Draw about = draw_of(first), d = draw_of(seed);
+    Pair p = pair_draw(&o, pair, attempt);
     int roles;
-    Pair p = pair_draw(&o, seed, features_draw(&about), &d);
     snprintf(r->family, sizeof r->family, "%s", p.m->name);
     r->features = p.has;
     Job job = job_open(&o, p.plan);
@@ -103,7 +102,7 @@ static void pair_prove(const Options *base, int64_t pair, int attempt,
     for (int k = 0; k < roles; k++)
         r->nodes += done[k]->n;
     if (planted(pair))
-        fault_plant(&d, done[draw_below(&d, (uint64_t)roles)]);
+        fault_plant(&p.d, done[draw_below(&p.d, (uint64_t)roles)]);
     r->values = verify_values(&o, &t);
     verify_schedule(&o, p.m, done, roles);
 }

@@ -90,6 +90,19 @@ void cover_print(const Cover *, int64_t pairs);
 Plan *plan_draw(Draw *, const Graph *, Arena *, FeatureSet want,
                 FeatureSet *has);
 
+/* fuzz.c: a model and a plan that has what the pair is about; of the families,
+ * in turn from the seed's, the first that can hold it all, else most of it.
+ * The options get the model's file and words; another attempt draws anew,
+ * about the same. */
+typedef struct Pair {
+    Model *m;
+    Graph *g;
+    Plan *plan;
+    FeatureSet has;
+    Draw d;                               /* for what else is drawn */
+} Pair;
+Pair pair_draw(Options *, int64_t pair, int attempt);
+
 /* fuzz_stage.c: makes a pipeline of the plan, where the model has scopes. */
 void stages_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                  FeatureSet *has);

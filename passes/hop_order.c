@@ -226,6 +226,27 @@ static void raise(int *to, int than)
     *to = than > *to ? than : *to;
 }
 
+/* The axes that say which part a turn has: up to the last of time. */
+static Split turns_part(const Graph *g, Split s)
+{
+    Split part = 0;
+    for (int at = 0; s >> at; at += 4)
+        if (mesh_axes(&g->mesh, TIME) >> ((s >> at & 15) - 1) & 1)
+            part = s & (((Split)16 << at) - 1);
+    return part;
+}
+
+/* Does a value of every turn take parts of all turns?  So does a reshard whose
+ * turns come to have other parts. */
+static bool joins_turns(const Graph *g, const Node *n, const Node *from)
+{
+    bool joins = !(type_axes(&from->type) & mesh_axes(&g->mesh, TIME));
+    for (int d = 0; n->op == OP_reshard && d < n->type.ndim; d++)
+        joins |= turns_part(g, n->type.split[d])
+            != turns_part(g, from->type.split[d]);
+    return joins;
+}
+
 /* By node, of what it hangs on, -1 for nothing: the last chunk; the last whose
  * hop it needs in all turns; and of those, in whichever turn it is made. */
 typedef struct Hang { int chunk, hop, joined; } Hang;
@@ -237,10 +258,10 @@ static Hang hang_of(const Graph *g, Ref r, const Hang *h, const int *end)
     bool turns = turns_of(g, n), hop = n->op == OP_hop;
     for (int i = 0; i < n->nin; i++) {
         Ref q = n->in[i];
-        bool each = type_axes(&g->node[q].type) & mesh_axes(&g->mesh, TIME);
+        bool joins = joins_turns(g, n, &g->node[q]);
         raise(&x.chunk, h[q].chunk);
         raise(&x.hop, h[q].hop);
-        raise(&x.joined, each && turns ? h[q].joined : h[q].hop);
+        raise(&x.joined, turns && !joins ? h[q].joined : h[q].hop);
     }
     if (in_chunk(g, n))
         raise(&x.chunk, of_stage(end, n->segment, n->stage));

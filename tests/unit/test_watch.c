@@ -69,10 +69,9 @@ static int watched_cases(const Case *c, int n)
     Run *run = alloc(arena, (size_t)n * sizeof *run);
     int k = 0;
     for (int i = 0; i < n; i++) {
-        Ref *node;
         run[k] = run_new(&c[i], 7, 129);
         run[k].text = kernel_host(arena, run[k].k);
-        if (!watch_nodes(run[k].k, &node))
+        if (!watch_worth(run[k].k))
             continue;
         text_add(&t, "%s\n%s\n", run[k].text.text,
                  watch_text(arena, run[k].k, run[k].text.name));
