@@ -28,7 +28,7 @@ static const Plan *plan_chosen(const Options *o, const Model *m)
                                 .set = o->set,
                                 .micro = o->micro ? (int)o->micro : 1 },
                         .plan = plan_open(o, m->entry, m->nentry) };
-        plan_price(o, plan_entry(m->entry, m->nentry), p);
+        plan_price(o, plan_entry(m->entry, m->nentry), NULL, p);
     }
     if (!o->quiet)
         plans_print(p, n, stderr);

@@ -50,7 +50,7 @@ static void price(Way *w, Graph *const *entry, int n)
     if (setjmp(trap.jump) == 0) {
         err_push(&trap);
         Priced p = { .plan = plan_open(&w->options, entry, n) };
-        plan_price(&w->options, plan_entry(entry, n), &p);
+        plan_price(&w->options, plan_entry(entry, n), NULL, &p);
         w->bytes = p.leaves + p.arena + p.io;
         w->fits = p.fits;
         w->cost = p.spent.step * plan_ranks(p.plan);

@@ -14,6 +14,7 @@
 
 enum {
     MICRO = 4,                            /* most micro-batches tried */
+    BEST = 5,                             /* plans that get other words */
     NODES = 200000,                       /* that may be priced: about four
                                              seconds of two cores */
     LARGE = 20000                         /* nodes that a partitioner which
@@ -21,19 +22,20 @@ enum {
                                              what hardly differs is left out */
 };
 
-/* Sizes of an axis that lies in a node: divisors of the ranks. */
+/* Sizes of an axis that lies in a node: divisors of the ranks.  The largest
+ * first: where even its leaves do not fit, no smaller one need be tried. */
 static void sizes_add(Tries *t, const Options *o, int ranks, int inside,
                       int micro, bool large)
 {
-    for (int n = 2; n <= ranks && n <= inside; n++) {
+    for (int n = inside < ranks ? inside : ranks; n > 1; n--) {
         const char *tp = fmt(o->arena, "tp=%d", n);
         const char *sp = fmt(o->arena, "sp=%d", n);
         if (ranks % n)
             continue;
-        try_add(t, micro, NULL, "megatron", tp, NULL);
+        try_add(t, micro, NULL, "megatron", tp, NULL)->size = n;
         if (large)
             continue;
-        try_add(t, micro, NULL, "megatron", tp, "sp=true");
+        try_add(t, micro, NULL, "megatron", tp, "sp=true")->size = n;
         try_add(t, micro, NULL, "ulysses", sp, NULL);
         try_add(t, micro, NULL, "ring", sp, NULL);
     }
@@ -48,6 +50,7 @@ static Tries tries_of(const Options *o, const Cluster *c, int ranks,
     int least = o->micro ? (int)o->micro : 1;
     int most = o->micro ? least : large ? 1 : MICRO;
     for (int micro = least; micro <= most; micro *= 2) {
+        sizes_add(&t, o, ranks, inside, micro, large);
         try_add(&t, micro, NULL, "ddp", NULL, NULL);
         if (ranks == 1)
             continue;
@@ -65,7 +68,6 @@ static Tries tries_of(const Options *o, const Cluster *c, int ranks,
             try_add(&t, micro, NULL, "hsdp", NULL, NULL);
             try_add(&t, micro, NULL, "replicate", NULL, NULL);
         }
-        sizes_add(&t, o, ranks, inside, micro, large);
     }
     return t;
 }
@@ -117,14 +119,15 @@ static int64_t memory_all(const Priced *p)
 }
 
 /* Of the role that computes longest, and of the one that holds most. */
-void plan_price(const Options *o, const Graph *g, Priced *p)
+void plan_price(const Options *o, const Graph *g, const char *from, Priced *p)
 {
     Job job = job_open(o, p->plan);
     int n;
+    job.start_from = from;
     Graph **done = run_roles(g, &job, &n);
     const Timeline *t = roles_timed(done, n, &job);
     p->spent = t[0].spent;
-    p->fits = true;
+    p->fits = true, p->leaves = 0;
     for (int i = 0; i < n; i++) {
         Priced one = { .plan = NULL };
         memory_price(done[i], &job, &one);
@@ -149,6 +152,8 @@ static int by_step(const void *a, const void *b)
     const Priced *x = a, *y = b;
     if (!x->why != !y->why)
         return x->why ? 1 : -1;
+    if (x->alone != y->alone)
+        return x->alone ? 1 : -1;
     if (x->rough != y->rough)
         return x->rough ? 1 : -1;
     if (x->fits != y->fits)
@@ -179,13 +184,38 @@ static void best_price(const Options *o, Work *w, Priced *p, uint32_t n,
     Try t[64];
     uint32_t k = 0;
     w->judge = false;
-    while (k < most && k < COUNT(t) && k < n && !p[k].why
+    while (k < most && k < COUNT(t) && k < n && !p[k].why && !p[k].alone
            && (p[k].fits || k == 0)) {
         t[k] = p[k].of;
         k++;
     }
     Priced *q = tries_run(o, w, t, k);
     memcpy(p, q, k * sizeof *p);
+}
+
+/* Words of recomputation for the best: `none` for the quickest that fit, which
+ * makes nothing twice; the least that lets it fit for those that do not and are
+ * quicker. */
+static Priced *words_price(const Options *o, Work *w, Priced *p, uint32_t *n)
+{
+    Tries t = { .arena = o->arena };
+    const Priced *best = *n && !p[0].why && p[0].fits ? p : NULL;
+    uint32_t had[2] = { 0, 0 };
+    for (uint32_t i = 0; i < *n && !p[i].why && !p[i].rough; i++) {
+        bool quicker = !best || p[i].spent.step < best->spent.step;
+        const Try *x = &p[i].of;
+        if (had[p[i].fits]++ < BEST && (p[i].fits || quicker))
+            try_add(&t, x->micro, p[i].fits ? "none" : "auto", x->partitioner,
+                    x->set.n ? x->set.at[0] : NULL,
+                    x->set.n > 1 ? x->set.at[1] : NULL);
+    }
+    Priced *more = tries_run(o, w, t.at, t.n);
+    Priced *all = alloc(o->arena, (*n + t.n + 1) * sizeof *all);
+    memcpy(all, p, *n * sizeof *all);
+    memcpy(all + *n, more, t.n * sizeof *all);
+    *n += t.n;
+    qsort(all, *n, sizeof *all, by_step);
+    return all;
 }
 
 Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
@@ -199,8 +229,7 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
     uint32_t nodes = plan_entry(entry, nentry)->n;
     Tries t = tries_of(o, c, ranks_wanted(o), nodes > LARGE);
     w.judge = t.n > 2 && (double)nodes * t.n > NODES;
-    if (w.judge)
-        w.begun = begun_of(o, &w);
+    w.begun = begun_of(o, &w);
     Priced *p = tries_run(o, &w, t.at, t.n);
     qsort(p, t.n, sizeof *p, by_step);
     if (w.judge) {
@@ -208,7 +237,7 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
         qsort(p, t.n, sizeof *p, by_step);
     }
     *n = t.n;
-    return p;
+    return o->recompute || nodes > LARGE ? p : words_price(o, &w, p, n);
 }
 
 void plans_print(const Priced *p, uint32_t n, FILE *out)
@@ -220,6 +249,10 @@ void plans_print(const Priced *p, uint32_t n, FILE *out)
         fprintf(out, "%-26s %5d ", p[i].name, p[i].micro);
         if (p[i].why)
             fprintf(out, "refused: %s\n", p[i].why);
+        else if (p[i].alone)
+            fprintf(out, "%10s %9s %9s %9s %s%9.1f %9s  leaves alone do not "
+                    "fit\n", "-", "-", "-", "-", p[i].rough ? "> " : "",
+                    mib(p[i].leaves), "-");
         else
             fprintf(out, "%s%10.3f %9.3f %9.3f %9.3f %9.1f %9.1f%s\n",
                     p[i].rough ? "~" : "", 1e3 * s->step, 1e3 * s->compute,
@@ -258,7 +291,8 @@ const Priced *plans_best(const Options *o, Priced *p, uint32_t n,
         err_code(4, o->file[0], "no partitioner has a plan for %d ranks: %s",
                  ranks_wanted(o), n ? p[0].why : "none was tried");
     Str near = { .arena = o->arena };
-    for (uint32_t i = 0; i < n && i < 3 && !p[i].why; i++)
+    for (uint32_t i = 0; i < n && i < 3 && !p[i].why
+         && (i == 0 || !p[i].alone); i++)
         str_add(&near, "%s%s --micro %d: %.1f MiB", i ? "; " : "", p[i].name,
                 p[i].micro, mib(memory_all(&p[i])));
     err_code(3, o->file[0], "no plan fits the memory of a rank; nearest: %s\n%s",

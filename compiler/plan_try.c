@@ -1,21 +1,23 @@
 /* plan_try.c -- what "auto" tries, and how: each plan in a process of its own,
  * as many at a time as there are cores.
  *
- * A plan that is priced goes through all passes; one that is judged goes as far
- * as its collectives, which is a small part of the work: flops, bytes and
- * transfers of the nodes are added up, with what backward reads of forward as
- * the memory.  A process keeps a refusal, or a crash, to itself; what it found
+ * What no plan changes is made once, for all.  A plan whose leaves alone do not
+ * fit goes no further.  One that is priced goes through all passes; one that is
+ * judged as far as its collectives, which is a small part of the work: flops,
+ * bytes and transfers of the nodes are added up, with what backward reads of
+ * forward as the memory.  A process keeps a refusal, or a crash, to itself; what it found
  * comes back in memory that is shared, and the plan is made again from its
  * name. */
 #include "compiler/planning.h"
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-void try_add(Tries *t, int micro, const char *recompute,
+Try *try_add(Tries *t, int micro, const char *recompute,
              const char *partitioner, const char *a, const char *b)
 {
     GROW(t->arena, t->at, t->n, t->cap);
@@ -34,6 +36,7 @@ void try_add(Tries *t, int micro, const char *recompute,
     if (recompute)
         str_add(&name, " --recompute %s", recompute);
     x->name = name.p;
+    return x;
 }
 
 /* ---- one plan ---- */
@@ -127,14 +130,33 @@ static bool rows_cut(const Graph *g, int parts)
     return true;
 }
 
+/* The graph where the plan has split its leaves, and in *j how to go on; NULL:
+ * all that a plan says before, values and stages, needs the whole way. */
+static const Graph *leaves_split(const Options *o, const Work *w, Job *j,
+                                 Priced *p)
+{
+    const Plan *plan = p->plan;
+    *j = job_open(o, plan);
+    if (plan->nvalue || plan->nstage)
+        return NULL;
+    j->start_from = j->stop_after = "partition";
+    const Graph *g = run_passes(NULL, w->begun, j);
+    p->leaves = leaf_bytes(g);
+    p->alone = p->leaves > memory_limit(j);
+    j->start_from = "propagate";
+    return g;
+}
+
 static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
 {
     Options mine = options_of(o, t);
-    Job j = job_open(&mine, plan_open(&mine, w->entry, w->nentry));
-    j.start_from = w->begun && !j.plan->nvalue ? "partition" : NULL;
+    Job j;
+    p->plan = plan_open(&mine, w->entry, w->nentry);
+    const Graph *g = leaves_split(&mine, w, &j, p);
+    if (p->alone)
+        return;
     j.stop_after = "local";
-    const Graph *g = run_passes(NULL, j.start_from ? w->begun
-                                : plan_entry(w->entry, w->nentry), &j);
+    g = run_passes(NULL, g ? g : plan_entry(w->entry, w->nentry), &j);
     p->leaves = leaf_bytes(g);
     graph_judge(g, &j, p);
     int64_t all = p->arena, room = j.cluster->memory - p->leaves;
@@ -151,8 +173,12 @@ static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
 static void try_price(const Options *o, const Work *w, const Try *t, Priced *p)
 {
     Options mine = options_of(o, t);
+    Job j;
     p->plan = plan_open(&mine, w->entry, w->nentry);
-    plan_price(&mine, plan_entry(w->entry, w->nentry), p);
+    const Graph *g = leaves_split(&mine, w, &j, p);
+    if (!p->alone)
+        plan_price(&mine, g ? g : plan_entry(w->entry, w->nentry),
+                   g ? j.start_from : NULL, p);
 }
 
 /* ---- all of them ---- */
@@ -175,52 +201,133 @@ static void told_fill(const Options *o, const Work *w, const Try *t,
     told->done = true;
 }
 
+typedef struct Run {
+    const Try *t;
+    uint32_t n, running;
+    Told *told;
+    pid_t *pid;                           /* 0: not begun, -1: over */
+} Run;
+
 /* Waits for one; how it ended, in words, where that was no good end. */
-static void one_wait(const pid_t *pid, uint32_t n, Told *told)
+static void one_wait(Run *r)
 {
     int status;
     pid_t p = waitpid(-1, &status, 0);
-    for (uint32_t i = 0; i < n; i++)
-        if (p > 0 && pid[i] == p && !told[i].done)
-            snprintf(told[i].why, WHY, WIFSIGNALED(status)
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (p <= 0 || r->pid[i] != p)
+            continue;
+        r->pid[i] = -1;
+        if (!r->told[i].done)
+            snprintf(r->told[i].why, WHY, WIFSIGNALED(status)
                      ? "internal error: ended by signal %d"
                      : "internal error: exit %d", WIFSIGNALED(status)
                      ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    r->running--;
+}
+
+static bool same_set(const Try *a, const Try *b)
+{
+    bool same = a->set.n == b->set.n;
+    for (int i = 0; same && i < a->set.n; i++)
+        same = strcmp(a->set.at[i], b->set.at[i]) == 0;
+    return same;
+}
+
+/* Are the leaves of a no smaller than those of b, another try? */
+static bool is_no_smaller(const Try *a, const Try *b)
+{
+    return strcmp(a->partitioner, b->partitioner) == 0
+        && (same_set(a, b) || (a->size && b->size >= a->size));
+}
+
+/* Where the leaves alone of such a one did not fit, these do not. */
+static bool is_ruled_out(Run *r, uint32_t i)
+{
+    for (uint32_t k = 0; k < r->n; k++)
+        if (k != i && r->told[k].done && r->told[k].p.alone
+            && is_no_smaller(&r->t[i], &r->t[k])) {
+            r->told[i] = r->told[k];
+            r->told[i].p.micro = r->t[i].micro;
+            r->told[i].p.rough |= !same_set(&r->t[i], &r->t[k]);
+            return true;
+        }
+    return false;
+}
+
+/* Ends those that run on in vain. */
+static void ruled_out_end(Run *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->pid[i] <= 0 || !is_ruled_out(r, i))
+            continue;
+        kill(r->pid[i], SIGKILL);
+        waitpid(r->pid[i], NULL, 0);
+        is_ruled_out(r, i);               /* whatever it said last */
+        r->pid[i] = -1, r->running--;
+    }
+}
+
+/* The first that waits for none that may rule it out; else the first. */
+static uint32_t next_of(const Run *r)
+{
+    uint32_t first = r->n;
+    for (uint32_t i = 0; i < r->n; i++) {
+        bool waits = false;
+        if (r->pid[i])
+            continue;
+        for (uint32_t k = 0; k < r->n; k++)
+            waits |= r->pid[k] > 0 && is_no_smaller(&r->t[i], &r->t[k]);
+        if (!waits)
+            return i;
+        first = first < r->n ? first : i;
+    }
+    return first;
+}
+
+static void try_begin(const Options *o, const Work *w, Run *r, uint32_t i)
+{
+    r->pid[i] = fork();
+    if (r->pid[i] < 0)
+        err_code(5, "dpc", "no process: %s", strerror(errno));
+    if (r->pid[i] == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(5);
+        told_fill(o, w, &r->t[i], &r->told[i]);
+        _exit(0);
+    }
+    r->running++;
 }
 
 Priced *tries_run(const Options *o, const Work *w, const Try *t, uint32_t n)
 {
     size_t bytes = (n + 1) * sizeof(Told);
-    Told *told = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (told == MAP_FAILED)
+    Run r = { .t = t, .n = n };
+    r.told = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (r.told == MAP_FAILED)
         err_code(5, "dpc", "no memory: %s", strerror(errno));
-    pid_t *pid = alloc(o->arena, (n + 1) * sizeof *pid);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), running = 0;
+    r.pid = alloc(o->arena, (n + 1) * sizeof *r.pid);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     fflush(NULL);
-    for (uint32_t i = 0; i < n; i++) {
-        if (running >= (cores > 1 ? cores : 1))
-            one_wait(pid, i, told), running--;
-        pid[i] = fork();
-        if (pid[i] < 0)
-            err_code(5, "dpc", "no process: %s", strerror(errno));
-        if (pid[i] == 0) {
-            if (!freopen("/dev/null", "w", stderr))
-                _exit(5);
-            told_fill(o, w, &t[i], &told[i]);
-            _exit(0);
-        }
-        running++;
+    for (uint32_t i; (i = next_of(&r)) < n;) {
+        if (is_ruled_out(&r, i))
+            r.pid[i] = -1;
+        else if (r.running >= (cores > 1 ? cores : 1))
+            one_wait(&r), ruled_out_end(&r);
+        else
+            try_begin(o, w, &r, i);
     }
-    for (; running > 0; running--)
-        one_wait(pid, n, told);
+    while (r.running)
+        one_wait(&r), ruled_out_end(&r);
     Priced *p = alloc(o->arena, (n + 1) * sizeof *p);
     for (uint32_t i = 0; i < n; i++) {
-        p[i] = told[i].p;
+        p[i] = r.told[i].p;
         p[i].name = t[i].name, p[i].plan = NULL, p[i].of = t[i];
         p[i].of.micro = p[i].micro;
-        p[i].why = told[i].why[0] ? intern(o->arena, told[i].why) : NULL;
+        p[i].why = r.told[i].why[0] ? intern(o->arena, r.told[i].why)
+                              : NULL;
     }
-    munmap(told, bytes);
+    munmap(r.told, bytes);
     return p;
 }

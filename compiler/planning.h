@@ -12,13 +12,17 @@ typedef struct Try {
     const char *partitioner, *recompute;  /* recompute NULL: as o says */
     List set;
     int micro, ranks;                     /* ranks 0: as o says */
+    int size;                             /* parts that a larger number makes
+                                             of the leaves; 0: no such axis */
 } Try;
 
 typedef struct Priced {
     const char *name, *why;               /* why: it was refused; NULL */
     Try of;                               /* by auto */
     int micro;
-    bool rough;                           /* judged by its nodes alone */
+    bool rough;                           /* judged by its nodes alone, */
+    bool alone;                           /* or refused by its leaves: those
+                                             alone do not fit */
     Plan *plan;
     Spent spent;                          /* of a step, by the clock */
     int64_t leaves, arena, io;            /* bytes of a rank */
@@ -40,8 +44,9 @@ int64_t leaf_bytes(const Graph *);        /* params and states of a rank */
 void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
 /* Lines "help: ...": the three cheapest ways to fit so many bytes a rank. */
 char *fit_help(const Options *, const Plan *, int64_t limit);
-/* Fill in what p->plan costs for the entry. */
-void plan_price(const Options *, const Graph *, Priced *p);
+/* Fill in what p->plan costs for the entry, whose graph is as the model made
+ * it, or where `from` names a pass, as the one before left it. */
+void plan_price(const Options *, const Graph *, const char *from, Priced *p);
 /* ---- timeline.c ---- */
 
 /* Who lives where in the arena of a scheduled graph, from the first step that
@@ -71,14 +76,13 @@ void memory_line(const Timeline *, Arena *, FILE *);   /* for people */
 
 typedef struct Tries { Try *at; uint32_t n, cap; Arena *arena; } Tries;
 /* a, b: "tp=2", or NULL. */
-void try_add(Tries *, int micro, const char *recompute,
+Try *try_add(Tries *, int micro, const char *recompute,
              const char *partitioner, const char *a, const char *b);
 
 typedef struct Work {
     Graph *const *entry;
     int nentry;
-    const Graph *begun;                   /* plan_entry's, before `partition`;
-                                             NULL */
+    const Graph *begun;                   /* plan_entry's, before `partition` */
     bool judge;                           /* not priced: roughly, and micro is
                                              what may fit */
 } Work;
@@ -88,7 +92,8 @@ Plan *try_plan(const Options *, const Try *, Graph *const *entry, int n);
 
 /* ---- plan_auto.c ---- */
 
-/* All that auto tries for --ranks and --micro, best first. */
+/* All that auto tries for --ranks and --micro, best first; then words of
+ * recomputation for the best of them. */
 Priced *plans_auto(const Options *, Graph *const *entry, int nentry,
                    uint32_t *n);
 void plans_print(const Priced *, uint32_t n, FILE *);
