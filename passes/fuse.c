@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { GROUP = 48, SIBLINGS = 6 };
+enum { GROUP = 48, SIBLINGS = 6, SHARE = 32 };
 
 /* ---- edges, seen through free nodes and views ---- */
 
@@ -198,6 +198,14 @@ static void join_operands(Fuse *f, Ref r)
     }
 }
 
+/* Is r so little of what q makes that reading it once is no reason to hold
+ * the values of two branches at once? */
+static bool little(const Fuse *f, Ref r, Ref q)
+{
+    const Node *node = f->g->node;
+    return type_volume(&node[r].type) * SHARE < type_volume(&node[q].type);
+}
+
 /* Groups that read one value: it is read once. */
 static void join_siblings(Fuse *f, Ref r, unsigned segments)
 {
@@ -205,7 +213,7 @@ static void join_siblings(Fuse *f, Ref r, unsigned segments)
     for (uint32_t i = 0; i < f->to[r].n && n < SIBLINGS; i++) {
         Ref q = f->to[r].at[i];
         int b = fuse_group(f, q);
-        bool met = f->kind[q] != PLAIN
+        bool met = f->kind[q] != PLAIN || little(f, r, q)
             || !(segments >> f->g->node[q].segment & 1);
         for (int k = 0; k < n && !met; k++)
             met = fuse_group(f, (Ref)seen[k]) == b;

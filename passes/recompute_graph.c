@@ -216,13 +216,51 @@ static void add_others(Asked *a, Ref r)
     }
 }
 
+/* ---- scratch ---- */
+
+typedef struct Known { Key key; int64_t bytes; } Known;
+typedef struct Memo { Known *at; uint32_t n, cap; } Memo;
+
+static Key key_call(const Graph *g, Ref r, Ref end)
+{
+    Key k = key_both(key_work(&g->node[r]), key_type(&g->node[end].type));
+    for (int i = 0; i < g->node[r].nin; i++) {
+        const Node *x = &g->node[g->node[r].in[i]];
+        k = key_mix(key_both(k, key_type(&x->type)), (uint64_t)x->layout);
+    }
+    return key_mix(k, (uint64_t)g->node[r].layout);
+}
+
+/* What a library wants beside a product's operands; like ones are asked
+ * once. */
+static int64_t scratch_of(const Asked *a, const List *call, Memo *memo)
+{
+    const Graph *g = a->f->g;
+    Ref r = call->at[0];
+    if (!a->f->target->scratch || a->f->kind[r] != OWN
+        || (g->node[r].op != OP_dot
+            && ops[g->node[r].op].family != FAMILY_conv))
+        return 0;
+    Key key = key_call(g, r, call->at[call->n - 1]);
+    for (uint32_t i = 0; i < memo->n; i++)
+        if (key_equal(memo->at[i].key, key))
+            return memo->at[i].bytes;
+    int64_t bytes = a->f->target->scratch(g, call->at, (int)call->n, NULL);
+    GROW(a->f->arena, memo->at, memo->n, memo->cap);
+    memo->at[memo->n++] = (Known){ key, bytes > 0 ? bytes : 0 };
+    return memo->at[memo->n - 1].bytes;
+}
+
 static void find_moments(Asked *a)
 {
     const Graph *g = a->f->g;
+    Memo memo = { 0 };
     a->q.moment = alloc(a->f->arena, (a->q.nmoment + 1)
                         * sizeof *a->q.moment);
     for (uint32_t k = 0; k < a->q.nmoment; k++)
         fill_moment(a, k);
+    for (uint32_t k = 0; k < a->q.nmoment; k++)
+        a->q.moment[k].other += scratch_of(a, &a->member[a->order[k]], &memo);
     for (Ref r = 0; r < g->n; r++)
         if (a->stored[r] && !a->value[r] && !a->f->kept[r])
             add_others(a, r);

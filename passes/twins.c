@@ -30,6 +30,7 @@ typedef struct Twins {
     struct Read { int kernel, place; } *read;  /* by node: among what the kernel
                                                   asked last reads; + 1 */
     uint32_t *inside;                     /* by node: uses in its own kernel */
+    bool *set;                            /* by node: it goes into a leaf */
 } Twins;
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -112,6 +113,8 @@ static uint64_t hash_operand(Twins *t, uint64_t h, int kernel, Ref r,
 }
 
 enum { BODY = 96 };                       /* nodes; longer ones are left */
+enum { LARGE = 1 << 14 };                 /* bytes; such a value does not wait
+                                             for its twins to be made */
 
 /* One number for what the body does, lengths aside; 0 when it is not
  * pointwise throughout, or not of the update. */
@@ -134,7 +137,8 @@ static uint64_t body_hash(Twins *t, const Body *b)
         for (int o = 0; o < n->nin; o++)
             h = hash_operand(t, h, kernel, n->in[o], &nread);
         bool leaves = t->uses[b->node[i]] > t->inside[b->node[i]];
-        if (leaves && scalar)
+        if (leaves && (scalar || (!t->set[b->node[i]]
+                && type_bytes(&g->mesh, &n->type) > LARGE)))
             return 0;
         h = mix(h, leaves);
     }
@@ -152,6 +156,9 @@ static void find_bodies(Twins *t)
     t->at = alloc(t->scratch, (g->n + 1) * sizeof *t->at);
     t->read = alloc(t->scratch, (g->n + 1) * sizeof *t->read);
     t->inside = alloc(t->scratch, (g->n + 1) * sizeof *t->inside);
+    t->set = alloc(t->scratch, g->n + 1);
+    for (uint32_t i = 0; i < g->nset; i++)
+        t->set[g->set[i].value] = true;
     for (Ref r = 0; r < g->n; r++) {
         if (g->node[r].kernel < 0)
             continue;

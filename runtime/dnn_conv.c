@@ -4,7 +4,10 @@
  * ("any"), because its fast kernels want it blocked.  A packed weight is in
  * that order already; else it is reordered in scratch around the call.  When
  * no good kernel takes x and y as they lie, which is the rule for channels
- * first, these are copied too, into the order that oneDNN likes. */
+ * first, these are copied too, into the order that oneDNN likes.
+ *
+ * A narrow gradient of the weight is computed wide and narrowed on the way out
+ * of that order: oneDNN would hold it in both.  That of a 1x1 is a matmul. */
 #include "runtime/dnn.h"
 
 enum { X, W, Y, NTENSOR };
@@ -148,6 +151,8 @@ static dnnl_status_t conv_make(Conv *v, const DpcConv *c,
         s = op_dtype(dtype[i], &v->type[i]);
     for (int i = 0; i < NTENSOR && !s; i++)
         s = desc_tag(&v->user[i], v->n[i], v->dim[i], v->type[i], tag[i]);
+    if (v->out == W)
+        v->type[W] = dnnl_f32;
     dnnl_data_type_t plain;
     if (!s)
         s = op_dtype(c->dtype_plain, &plain);
@@ -240,9 +245,31 @@ static dnnl_status_t chain(Conv *v, dnnl_engine_t engine,
     return s;
 }
 
+static bool pointwise(const DpcConv *c)
+{
+    return c->nhwc && c->kh * c->kw == 1 && c->groups == 1 &&
+           c->oh == c->h && c->ow == c->w && c->stride[0] == 1 &&
+           c->stride[1] == 1 && !c->pad[0] && !c->pad[1];
+}
+
+/* w [o, c] of a 1x1 is the sum over pixels of y's [pixel, o] by x's
+ * [pixel, c]. */
+static DpcDot dot_of(const DpcConv *c)
+{
+    return (DpcDot){.dtype_a = c->dtype_x, .dtype_b = c->dtype_y,
+                    .dtype_c = c->dtype_w,
+                    .m = c->c, .n = c->o, .k = c->batch * c->h * c->w,
+                    .a_m = 1, .a_k = c->c, .b_k = c->o, .b_n = 1,
+                    .c_m = 1, .c_n = c->c};
+}
+
 dnnl_status_t conv_plan(const DpcConv *c, dnnl_engine_t engine, Op *op)
 {
     *op = (Op){0};
+    if (c->kind == DPC_CONV_DW && !c->packed && sane(c) && pointwise(c)) {
+        DpcDot d = dot_of(c);
+        return dot_plan(&d, engine, op);
+    }
     Conv v;
     dnnl_primitive_desc_t desc;
     dnnl_status_t s = conv_make(&v, c, engine);
