@@ -162,9 +162,27 @@ static bool once(const uint32_t *list, uint32_t k)
     return true;
 }
 
+/* Bytes that i keeps alive where it works right before place `to`; *last: the
+ * first place at which others have done with any of them. */
+static int64_t kept_alive(const Slack *s, uint32_t i, int64_t to,
+                          int64_t *last)
+{
+    int64_t bytes = 0;
+    *last = to;
+    for (uint32_t k = 0; k < s->read[i].n; k++) {
+        uint32_t v = s->read[i].val[k];
+        int64_t other = last_other(s, v, i);
+        if (!once(s->read[i].val, k) || other >= to || !s->val[v].bytes)
+            continue;
+        bytes += s->val[v].bytes;
+        *last = other < *last ? other : *last;
+    }
+    return bytes;
+}
+
 static void sink(Slack *s, uint32_t i, const uint32_t *writer)
 {
-    int64_t first = INT64_MAX, cost = 0, gain = made_bytes(s, i);
+    int64_t first = INT64_MAX, last, gain = made_bytes(s, i);
     for (Edge *e = s->o->after[i]; e; e = e->next)
         if (s->place[e->to] < first)
             first = s->place[e->to];
@@ -175,15 +193,12 @@ static void sink(Slack *s, uint32_t i, const uint32_t *writer)
     }
     if (first == INT64_MAX || gain <= 0)
         return;
-    for (uint32_t k = 0; k < s->read[i].n; k++) {
-        uint32_t v = s->read[i].val[k];
-        if (once(s->read[i].val, k) && last_other(s, v, i) < first)
-            cost += s->val[v].bytes;
-    }
+    if (kept_alive(s, i, first, &last) >= gain)
+        first = last;                     /* with the last of the others */
     int64_t end = s->to[s->place[i] >> GAP] + 1;
     int64_t step = (first + (1 << GAP) - 1) >> GAP;
     step = end < step ? end : step;
-    if (gain > cost && step > (s->place[i] >> GAP) + 1)
+    if (step > (s->place[i] >> GAP) + 1)
         s->place[i] = (step << GAP) - ++s->moved[step];
 }
 

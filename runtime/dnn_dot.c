@@ -10,7 +10,8 @@
  *
  * What is then still only in reach of the plain loops ("ref", a thousand
  * times slower) is given dense copies in scratch: the smallest set of a, b
- * and c for which oneDNN has a real kernel. */
+ * and c for which oneDNN has a real kernel.  A column-major a is copied, too,
+ * where that takes much scratch away: else each thread turns it for itself. */
 #include "runtime/dnn.h"
 
 enum { COPY_A = 1, COPY_B = 2, COPY_C = 4, NCOPY = 8 };
@@ -223,6 +224,32 @@ static dnnl_status_t matmul(const Form *f, const Descs *d, int copies,
     return s;
 }
 
+enum { MUCH = 1 << 19 };                  /* bytes */
+
+static int64_t pad_bytes(dnnl_primitive_desc_t desc)
+{
+    DnnView v = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md,
+                                             0);
+    return v ? (int64_t)dnnl_memory_desc_get_size(v) : 0;
+}
+
+/* The same with a copy of a, if that takes much less scratch. */
+static void turn(const Form *f, const Descs *d, dnnl_engine_t engine,
+                 int *copies, dnnl_primitive_desc_t *desc)
+{
+    dnnl_primitive_desc_t other;
+    int64_t now = pad_bytes(*desc);
+    if (now < MUCH || *copies & COPY_A || f->m.a != 1 || f->k.n == 1 ||
+        matmul(f, d, *copies | COPY_A, false, engine, &other))
+        return;
+    int64_t then = pad_bytes(other) +
+                   (int64_t)dnnl_memory_desc_get_size(d->copy[0]);
+    bool less = now - then >= MUCH;
+    dnnl_primitive_desc_destroy(less ? *desc : other);
+    if (less)
+        *desc = other, *copies |= COPY_A;
+}
+
 /* Which copies to make: a mask and its primitive. */
 static dnnl_status_t choose(const Form *f, const Descs *d,
                             dnnl_engine_t engine, int *copies,
@@ -230,8 +257,10 @@ static dnnl_status_t choose(const Form *f, const Descs *d,
 {
     for (int any = 0; any < 2; any++)
         for (*copies = 0; *copies < NCOPY; ++*copies)
-            if (!matmul(f, d, *copies, any, engine, desc))
+            if (!matmul(f, d, *copies, any, engine, desc)) {
+                turn(f, d, engine, copies, desc);
                 return dnnl_success;
+            }
     return dnnl_unimplemented;
 }
 
