@@ -151,7 +151,7 @@ static dnnl_status_t conv_make(Conv *v, const DpcConv *c,
         s = op_dtype(dtype[i], &v->type[i]);
     for (int i = 0; i < NTENSOR && !s; i++)
         s = desc_tag(&v->user[i], v->n[i], v->dim[i], v->type[i], tag[i]);
-    if (v->out == W)
+    if (v->out == W && !c->packed)
         v->type[W] = dnnl_f32;
     dnnl_data_type_t plain;
     if (!s)
