@@ -25,7 +25,8 @@
 #include <stdlib.h>
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
-enum { SHAKE = 16 << 20 };                /* items looked at, by piling */
+enum { SHAKE = 16 << 20 };                /* items looked at, by piling, */
+enum { RUNS = 128 };                      /* and runs of so many, by fits */
 enum { LARGE = 256 };                     /* parts of the bound: at least one */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
@@ -306,8 +307,11 @@ static void pile_large(Place *p, How how, int64_t shake, int64_t limit)
         }
     for (uint32_t i = 0; i < p->n; i++)
         if (!is_large(p, order[i])) {
-            p->item[order[i]].at = shelf_first(p->shelf, &p->item[order[i]]);
-            shelf_take(p->shelf, &p->item[order[i]]);
+            Item *it = &p->item[order[i]];
+            it->at = shelf_first(p->shelf, it);
+            if (it->at + it->size >= p->least)
+                return;
+            shelf_take(p->shelf, it);
         }
     keep(p);
 }
@@ -323,7 +327,8 @@ static int64_t count_large(const Place *p)
 static void pile_shaken(Place *p, int64_t limit)
 {
     static const How shaken[] = { BY_CROWD, BY_AREA };
-    int64_t n = count_large(p), rounds = SHAKE / (2 * n * n + 1);
+    int64_t n = count_large(p), all = p->n;
+    int64_t rounds = SHAKE / (2 * n * n + all * all / RUNS + 1);
     for (int64_t i = 0; i < rounds && p->least > limit; i++) {
         ArenaMark m = arena_mark(p->work);
         pile_large(p, shaken[i % 2], i < 2 ? 0 : i % 4 < 2 ? 100 : 300,
