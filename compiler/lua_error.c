@@ -158,6 +158,13 @@ _Noreturn void fail_at(lua_State *L, const char *loc, const char *f, ...)
     raise(L);
 }
 
+_Noreturn void fail_code(lua_State *L, int code, const char *text)
+{
+    error_push(L, user_loc(L), text, "");
+    lua_pushinteger(L, code), lua_setfield(L, -2, "code");
+    raise(L);
+}
+
 /* "file:3: error: text\nnotes" as err wrote it, taken apart again. */
 static void trap_push(lua_State *L, const ErrTrap *t)
 {
@@ -236,7 +243,11 @@ _Noreturn void error_throw(lua_State *L)
 {
     Arena *a = front_of(L)->a;
     const char *loc = "model", *text = "", *tail = "";
+    int code = 1;
     if (lua_istable(L, -1)) {
+        if (lua_getfield(L, -1, "code") == LUA_TNUMBER)
+            code = (int)lua_tointeger(L, -1);
+        lua_pop(L, 1);
         lua_getfield(L, -1, "loc"), lua_getfield(L, -2, "text");
         lua_getfield(L, -3, "tail");
         loc = fmt(a, "%s", luaL_optstring(L, -3, "model"));
@@ -249,5 +260,5 @@ _Noreturn void error_throw(lua_State *L)
             loc = place_of(a, s), tail = excerpt(front_of(L), loc, "");
     }
     lua_close(L);
-    err(loc, "%s%s", text, tail);
+    err_code(code, loc, "%s%s", text, tail);
 }

@@ -100,6 +100,8 @@ _Noreturn void fail(lua_State *, const char *, ...)
     __attribute__((format(printf, 2, 3)));
 _Noreturn void fail_at(lua_State *, const char *loc, const char *, ...)
     __attribute__((format(printf, 3, 4)));
+/* At the user's line, with an exit code of design 11. */
+_Noreturn void fail_code(lua_State *, int code, const char *text);
 int error_handler(lua_State *);           /* of lua_pcall */
 _Noreturn void error_throw(lua_State *);  /* what is on top becomes an err */
 /* Call fn, which may err but must not touch Lua; raises what it erred. */

@@ -78,6 +78,12 @@ static int view_nodes(lua_State *L)
     return 0;
 }
 
+/* g.refuse(text): there is no such plan; exit 4. */
+static int view_refuse(lua_State *L)
+{
+    fail_code(L, 4, luaL_checkstring(L, 1));
+}
+
 static void view_push(lua_State *L, Planning *p)
 {
     lua_Integer n = 0;
@@ -91,6 +97,7 @@ static void view_push(lua_State *L, Planning *p)
     lua_pushlightuserdata(L, p);
     lua_pushcclosure(L, view_nodes, 1), lua_setfield(L, -2, "nodes");
     lua_pushcfunction(L, option_ask), lua_setfield(L, -2, "option");
+    lua_pushcfunction(L, view_refuse), lua_setfield(L, -2, "refuse");
     lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
     lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
     lua_newtable(L);
@@ -127,7 +134,7 @@ static void axis_read(lua_State *L, Planning *p, int i)
     Mesh *m = &p->plan->mesh;
     Axis a = { .kind = SPACE };
     if (!lua_istable(L, -1))
-        fail_at(L, p->loc, "mesh: axis %d is no {\"name\", size}", i);
+        plan_fail(L, p, "mesh: axis %d is no {\"name\", size}", i);
     lua_geti(L, -1, 1), lua_geti(L, -2, 2), lua_geti(L, -3, 3);
     a.name = intern(f->a, text_at(L, -3));
     a.size = (int)lua_tointeger(L, -2);
@@ -136,18 +143,18 @@ static void axis_read(lua_State *L, Planning *p, int i)
     while (k < COUNT(kinds) && strcmp(kinds[k].name, kind) != 0)
         k++;
     if (!axis_name(a.name))
-        fail_at(L, p->loc, "mesh: \"%s\" is no axis; lower-case letters, "
+        plan_fail(L, p, "mesh: \"%s\" is no axis; lower-case letters, "
                 "fewer than 16", a.name);
     if (!lua_isinteger(L, -2) || a.size < 1 || a.size > 65536)
-        fail_at(L, p->loc, "mesh: the size of \"%s\" is %s", a.name,
+        plan_fail(L, p, "mesh: the size of \"%s\" is %s", a.name,
                 luaL_tolstring(L, -2, NULL));
     if (k == COUNT(kinds))
-        fail_at(L, p->loc, "mesh: \"%s\" is \"%s\"; there are space, stage, "
+        plan_fail(L, p, "mesh: \"%s\" is \"%s\"; there are space, stage, "
                 "time", a.name, kind);
     if (mesh_find(m, a.name) >= 0)
-        fail_at(L, p->loc, "mesh: \"%s\" stands there twice", a.name);
+        plan_fail(L, p, "mesh: \"%s\" stands there twice", a.name);
     if (m->naxis == NAXIS)
-        fail_at(L, p->loc, "mesh: more than %d axes", NAXIS);
+        plan_fail(L, p, "mesh: more than %d axes", NAXIS);
     a.kind = kinds[k].kind;
     m->axis[m->naxis++] = a;
     lua_pop(L, 3);
@@ -156,7 +163,7 @@ static void axis_read(lua_State *L, Planning *p, int i)
 static void mesh_read(lua_State *L, Planning *p, int i)
 {
     if (lua_getfield(L, i, "mesh") != LUA_TTABLE)
-        fail_at(L, p->loc, "the %s gives no table \"mesh\"", p->what);
+        plan_fail(L, p, "the %s gives no table \"mesh\"", p->what);
     lua_Integer n = luaL_len(L, -1);
     for (lua_Integer k = 1; k <= n; k++) {
         lua_geti(L, -1, k);
@@ -166,7 +173,7 @@ static void mesh_read(lua_State *L, Planning *p, int i)
     lua_pop(L, 1);
     int ranks = plan_ranks(p->plan);
     if (p->o->ranks && ranks != p->o->ranks)
-        fail_at(L, p->loc, "the mesh has %d ranks, --ranks says %d", ranks,
+        plan_fail(L, p, "the mesh has %d ranks, --ranks says %d", ranks,
                 p->o->ranks);
 }
 
@@ -188,9 +195,9 @@ Split split_read(lua_State *L, const Planning *p, const char *what,
         const char *name = fmt(front_of(L)->a, "%.*s", size, s);
         int axis = mesh_find(m, name);
         if (axis < 0)
-            fail_at(L, p->loc, "%s: the mesh has no axis \"%s\"", what, name);
+            plan_fail(L, p, "%s: the mesh has no axis \"%s\"", what, name);
         if (*taken & (1 << axis))
-            fail_at(L, p->loc, "%s: axis \"%s\" splits it twice", what, name);
+            plan_fail(L, p, "%s: axis \"%s\" splits it twice", what, name);
         *taken |= (Axes)(1 << axis);
         if (m->axis[axis].size > 1)
             split = split_push(split, axis);
@@ -208,17 +215,17 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
     Axes taken = 0;
     Split all = 0;
     if (!lua_istable(L, -1))
-        fail_at(L, p->loc, "leaf \"%s\": a list of splits is wanted, this is "
+        plan_fail(L, p, "leaf \"%s\": a list of splits is wanted, this is "
                 "%s", n->name, luaL_typename(L, -1));
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
         if (!lua_isinteger(L, -2) || lua_tointeger(L, -2) < 1 ||
             lua_tointeger(L, -2) > l.ndim)
-            fail_at(L, p->loc, "leaf \"%s\" has %d dimensions, none is \"%s\"",
+            plan_fail(L, p, "leaf \"%s\" has %d dimensions, none is \"%s\"",
                     n->name, l.ndim, luaL_tolstring(L, -2, NULL));
     for (int d = 0; d < l.ndim; d++) {
         int t = lua_geti(L, -1, d + 1);
         if (t != LUA_TNIL && t != LUA_TSTRING && t != LUA_TBOOLEAN)
-            fail_at(L, p->loc, "leaf \"%s\": the split of dimension %d is a "
+            plan_fail(L, p, "leaf \"%s\": the split of dimension %d is a "
                     "%s", n->name, d, lua_typename(L, t));
         l.split[d] = split_read(L, p, what, text_at(L, -1), &taken);
         all |= l.split[d];
@@ -240,8 +247,10 @@ static void leaf_ask(lua_State *L, Planning *p, int i, const Graph *g,
         lua_call(L, 1, 1);
     } else
         lua_getfield(L, i, n->name);
+    p->about = n;
     if (!lua_isnil(L, -1))
         leaf_read(L, p, n);
+    p->about = NULL;
     lua_pop(L, 1);
 }
 
@@ -270,7 +279,7 @@ static void names_check(lua_State *L, Planning *p, int i)
                     GROW(front_of(L)->a, have, n, cap);
                     have[n++] = p->entry[e]->node[r].name;
                 }
-        fail_at(L, p->loc, "the model has no leaf \"%s\"%s", name,
+        plan_fail(L, p, "the model has no leaf \"%s\"%s", name,
                 near_hint(name, have, (int)n));
     }
 }
@@ -290,7 +299,7 @@ static void leaves_read(lua_State *L, Planning *p, int i)
 {
     int t = lua_getfield(L, i, "leaf"), at = lua_gettop(L);
     if (t != LUA_TFUNCTION && t != LUA_TTABLE)
-        fail_at(L, p->loc, "the %s gives no function or table \"leaf\"",
+        plan_fail(L, p, "the %s gives no function or table \"leaf\"",
                 p->what);
     if (t == LUA_TTABLE)
         names_check(L, p, at);
@@ -318,7 +327,7 @@ static int word_read(lua_State *L, const Planning *p, int i, const char *key,
     while (t != LUA_TNIL && k < n && strcmp(of[k], text_at(L, -1)) != 0)
         k++;
     if (k == n)
-        fail_at(L, p->loc, "%s: there are %s, not \"%s\"", key, all.p,
+        plan_fail(L, p, "%s: there are %s, not \"%s\"", key, all.p,
                 luaL_tolstring(L, -1, NULL));
     lua_pop(L, 1);
     return k;
@@ -330,7 +339,7 @@ static void word_recompute(lua_State *L, Planning *p, int i)
     const char *wrong = t == LUA_TNIL ? NULL
         : recompute_read(front_of(L)->a, text_at(L, -1), p->plan);
     if (wrong)
-        fail_at(L, p->loc, "%s", wrong);
+        plan_fail(L, p, "%s", wrong);
     lua_pop(L, 1);
 }
 
@@ -346,7 +355,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
             k++;
         const char *near = near_name(key, known, COUNT(known));
         if (k == COUNT(known))
-            fail_at(L, p->loc, "the %s has no word \"%s\"; %s%s", p->what, key,
+            plan_fail(L, p, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
                     near ? near : "gather, compress, exact, recompute, stage, "
@@ -354,13 +363,13 @@ static void rest_read(lua_State *L, Planning *p, int i)
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
-            fail_at(L, p->loc, "bucket: a whole number of bytes is wanted");
+            plan_fail(L, p, "bucket: a whole number of bytes is wanted");
         p->plan->bucket = lua_tointeger(L, -1);
     }
     if (lua_getfield(L, i, "compute") != LUA_TNIL) {
         DType t = dtype_find(text_at(L, -1));
         if (t != F32 && t != BF16)
-            fail_at(L, p->loc, "compute: \"%s\" is neither f32 nor bf16",
+            plan_fail(L, p, "compute: \"%s\" is neither f32 nor bf16",
                     text_at(L, -1));
         p->plan->compute = t;
     }
@@ -369,7 +378,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
     p->plan->reduce = (ReduceWhen)word_read(L, p, i, "reduce", reduces,
                                         COUNT(reduces));
     if (lua_getfield(L, i, "exact") != LUA_TNIL && !lua_isboolean(L, -1))
-        fail_at(L, p->loc, "exact: true or false is wanted, not \"%s\"",
+        plan_fail(L, p, "exact: true or false is wanted, not \"%s\"",
                 luaL_tolstring(L, -1, NULL));
     p->plan->exact = lua_toboolean(L, -1);
     lua_pop(L, 3);
@@ -431,7 +440,7 @@ static int plan_run(lua_State *L)
         word_ask(L, "compress", "none", "what gradients are sent as");
     }
     if (!lua_istable(L, 2))
-        fail_at(L, p->loc, "the %s returns %s; a table {mesh, leaf} is wanted",
+        plan_fail(L, p, "the %s returns %s; a table {mesh, leaf} is wanted",
                 p->what, luaL_typename(L, 2));
     rest_read(L, p, 2);
     mesh_read(L, p, 2);
@@ -461,8 +470,11 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
     f->used = alloc(a, (size_t)o->ndefine + 1);
     Plan *plan = alloc(a, sizeof *plan);
     plan->compute = o->compute, plan->bucket = 32 << 20, plan->least = 256;
-    Planning p = { o, entry, nentry, plan, what, intern(a, name) };
+    Planning p = { o, entry, nentry, plan, what, intern(a, name), NULL, NULL };
+    size_t bytes;
     lua_State *L = sandbox_new(f);
+    if (strcmp(what, "plan") == 0)
+        p.text = sandbox_read(f, path, p.loc, &bytes);
     lua_pushcfunction(L, plan_run);
     lua_pushlightuserdata(L, &p);
     sandbox_load(L, p.loc, path, false);

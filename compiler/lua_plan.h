@@ -10,7 +10,14 @@ typedef struct Planning {
     int nentry;
     Plan *plan;
     const char *what, *loc;               /* "partitioner"; the line to blame */
+    const char *text;                     /* of a plan file; NULL */
+    const Node *about;                    /* the leaf that is read; NULL */
 } Planning;
+
+/* err where the plan says what the message names, with the leaf's own line. */
+_Noreturn void plan_fail(lua_State *, const Planning *, const char *, ...)
+    __attribute__((format(printf, 3, 4)));
+const char *plan_loc(lua_State *, const Planning *, const char *message);
 
 /* Text at index i; "" for what is none. */
 const char *text_at(lua_State *, int i);

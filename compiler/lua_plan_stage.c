@@ -43,7 +43,7 @@ static void scope_check(lua_State *L, const Planning *p, const char *scope)
             GROW(front_of(L)->a, have, n, cap);
             have[n++] = p->entry[e]->node[r].scope;
         }
-    fail_at(L, p->loc, "stage: the model has no scope \"%s\"%s", scope,
+    plan_fail(L, p, "stage: the model has no scope \"%s\"%s", scope,
             near_hint(scope, have, (int)n));
 }
 
@@ -59,12 +59,12 @@ static void stage_read(lua_State *L, Planning *p)
     Plan *plan = p->plan;
     Arena *a = front_of(L)->a;
     if (lua_type(L, -2) != LUA_TSTRING)
-        fail_at(L, p->loc, "stage: \"%s\" is no scope",
+        plan_fail(L, p, "stage: \"%s\" is no scope",
                 luaL_tolstring(L, -2, NULL));
     const char *scope = text_at(L, -2);
     lua_Integer s = lua_tointeger(L, -1);
     if (!lua_isinteger(L, -1) || s < 0 || s >= MOST)
-        fail_at(L, p->loc, "stage: of \"%s\" it is %s; a whole number from 0 "
+        plan_fail(L, p, "stage: of \"%s\" it is %s; a whole number from 0 "
                 "is wanted", scope, luaL_tolstring(L, -1, NULL));
     scope_check(L, p, scope);
     GROW(a, plan->stage, plan->nscope, plan->scopecap);
@@ -77,7 +77,7 @@ static void stages_read(lua_State *L, Planning *p, int i)
     Plan *plan = p->plan;
     int t = lua_getfield(L, i, "stage");
     if (t != LUA_TNIL && t != LUA_TTABLE)
-        fail_at(L, p->loc, "stage: a table by scope is wanted, this is %s",
+        plan_fail(L, p, "stage: a table by scope is wanted, this is %s",
                 lua_typename(L, t));
     for (lua_pushnil(L); t == LUA_TTABLE && lua_next(L, -2); lua_pop(L, 1))
         stage_read(L, p);
@@ -89,7 +89,7 @@ static void stages_read(lua_State *L, Planning *p, int i)
         has[plan->stage[k].stage] = true;
     for (int s = 0; s < plan->nstage; s++)
         if (!has[s])
-            fail_at(L, p->loc, "stage: no scope is of stage %d, and %d is the "
+            plan_fail(L, p, "stage: no scope is of stage %d, and %d is the "
                     "last", s, plan->nstage - 1);
 }
 
@@ -106,13 +106,13 @@ static void roles_list(lua_State *L, Planning *p)
     Plan *plan = p->plan;
     int n = role_count(plan);
     if (luaL_len(L, -1) != plan->nstage)
-        fail_at(L, p->loc, "role: %d numbers, but there are %d stages",
+        plan_fail(L, p, "role: %d numbers, but there are %d stages",
                 (int)luaL_len(L, -1), plan->nstage);
     for (int s = 0; s < plan->nstage; s++) {
         lua_geti(L, -1, s + 1);
         lua_Integer r = lua_tointeger(L, -1);
         if (!lua_isinteger(L, -1) || r < 0 || r >= n)
-            fail_at(L, p->loc, "role: of stage %d it is %s; there are roles 0 "
+            plan_fail(L, p, "role: of stage %d it is %s; there are roles 0 "
                     "to %d", s, luaL_tolstring(L, -1, NULL), n - 1);
         plan->role_of[s] = (int)r;
         lua_pop(L, 1);
@@ -131,7 +131,7 @@ static void roles_read(lua_State *L, Planning *p, int i)
     if (t == LUA_TTABLE)
         roles_list(L, p);
     else if (t != LUA_TNIL)
-        fail_at(L, p->loc, "role: a list is wanted, this is %s",
+        plan_fail(L, p, "role: a list is wanted, this is %s",
                 lua_typename(L, t));
     lua_pop(L, 1);
     bool *has = alloc(front_of(L)->a, (size_t)n + 1);
@@ -139,7 +139,7 @@ static void roles_read(lua_State *L, Planning *p, int i)
         has[plan->role_of[s]] = true;
     for (int r = 0; r < n; r++)
         if (!has[r])
-            fail_at(L, p->loc, "stage: role %d of %d has none of the %d "
+            plan_fail(L, p, "stage: role %d of %d has none of the %d "
                     "stages; the mesh may have %d roles", r, n, plan->nstage,
                     plan->nstage);
 }
@@ -158,7 +158,7 @@ static Chunk chunk_read(lua_State *L, const Planning *p, const char *s)
             c.segment = (Segment)seg;
     }
     if (!c.segment || c.stage < 0 || c.stage >= p->plan->nstage || c.turn < 0)
-        fail_at(L, p->loc, "order: \"%s\" is no chunk; \"forward.0.2\" is "
+        plan_fail(L, p, "order: \"%s\" is no chunk; \"forward.0.2\" is "
                 "segment forward of stage 0 in turn 2", s);
     return c;
 }
@@ -187,7 +187,7 @@ static void order_read(lua_State *L, Planning *p, int i)
         while (k < GIVEN && strcmp(pattern_names[k], text_at(L, -1)) != 0)
             k++;
         if (k == GIVEN)
-            fail_at(L, p->loc, "order: \"%s\" is none; there are gpipe, 1f1b, "
+            plan_fail(L, p, "order: \"%s\" is none; there are gpipe, 1f1b, "
                     "interleaved, zb-h1, auto, or a list of chunks",
                     luaL_tolstring(L, -1, NULL));
         plan->pattern = (Pattern)k;
@@ -195,10 +195,10 @@ static void order_read(lua_State *L, Planning *p, int i)
     if (lua_getfield(L, i, "alive") != LUA_TNIL) {
         plan->alive = (int)lua_tointeger(L, -1);
         if (!lua_isinteger(L, -1) || plan->alive < 1)
-            fail_at(L, p->loc, "alive: %s; a whole number from 1 is wanted",
+            plan_fail(L, p, "alive: %s; a whole number from 1 is wanted",
                     luaL_tolstring(L, -1, NULL));
         if (plan->pattern != AUTO)
-            fail_at(L, p->loc, "alive: it is a limit of order \"auto\"");
+            plan_fail(L, p, "alive: it is a limit of order \"auto\"");
     }
     lua_pop(L, 2);
 }
@@ -211,7 +211,7 @@ static void idle_check(lua_State *L, const Planning *p, int i)
     static const char *const words[] = { "stage", "role", "order", "alive" };
     for (int k = 0; k < COUNT(words); k++) {
         if (lua_getfield(L, i, words[k]) != LUA_TNIL)
-            fail_at(L, p->loc, "%s: the mesh has no axis of kind \"stage\"",
+            plan_fail(L, p, "%s: the mesh has no axis of kind \"stage\"",
                     words[k]);
         lua_pop(L, 1);
     }
@@ -222,7 +222,7 @@ static void leaves_check(lua_State *L, const Planning *p, Axes stage)
     for (uint32_t i = 0; i < p->plan->nleaf; i++)
         for (int d = 0; d < p->plan->leaf[i].ndim; d++)
             if (split_axes(p->plan->leaf[i].split[d]) & stage)
-                fail_at(L, p->loc, "leaf \"%s\": it is split over stages; a "
+                plan_fail(L, p, "leaf \"%s\": it is split over stages; a "
                         "leaf lies on one of them, or on all",
                         p->plan->leaf[i].name);
 }
@@ -236,14 +236,14 @@ void pipeline_read(lua_State *L, Planning *p, int i)
         return;
     }
     if (stage & (stage - 1))
-        fail_at(L, p->loc, "mesh: two axes are of kind \"stage\"; one holds "
+        plan_fail(L, p, "mesh: two axes are of kind \"stage\"; one holds "
                 "all roles");
     leaves_check(L, p, stage);
     if (role_count(plan) == 1)            /* no pipeline; the axis falls off */
         return;
     stages_read(L, p, i);
     if (!plan->nstage)
-        fail_at(L, p->loc, "the mesh has %d roles, but no \"stage\" says what "
+        plan_fail(L, p, "the mesh has %d roles, but no \"stage\" says what "
                 "they do", role_count(plan));
     roles_read(L, p, i);
     order_read(L, p, i);

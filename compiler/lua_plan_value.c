@@ -17,13 +17,13 @@ static Lie lie_read(lua_State *L, const Planning *p, const char *what)
     Lie l = { .ndim = (int)luaL_len(L, -1) };
     Axes taken = 0;
     if (l.ndim > NDIM)
-        fail_at(L, p->loc, "%s: %d splits; a tensor has at most %d dimensions",
+        plan_fail(L, p, "%s: %d splits; a tensor has at most %d dimensions",
                 what, l.ndim, NDIM);
     for (int d = 0; d < l.ndim; d++) {
         int t = lua_geti(L, -1, d + 1);
         const char *s = text_at(L, -1);
         if (t != LUA_TNIL && t != LUA_TSTRING)
-            fail_at(L, p->loc, "%s: the split of dimension %d is a %s", what,
+            plan_fail(L, p, "%s: the split of dimension %d is a %s", what,
                     d, lua_typename(L, t));
         l.free[d] = t == LUA_TNIL || strcmp(s, "*") == 0;
         if (!l.free[d])
@@ -32,7 +32,7 @@ static Lie lie_read(lua_State *L, const Planning *p, const char *what)
     }
     Axes turns = taken & mesh_axes(&p->plan->mesh, TIME);
     if (turns)
-        fail_at(L, p->loc, "%s: \"%s\" is turns, and the batch alone says "
+        plan_fail(L, p, "%s: \"%s\" is turns, and the batch alone says "
                 "which turn has what", what,
                 p->plan->mesh.axis[__builtin_ctz(turns)].name);
     return l;
@@ -45,7 +45,7 @@ static void keys_check(lua_State *L, const Planning *p, const char *what)
         bool place = lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1
             && lua_tointeger(L, -2) <= n;
         if (!place && strcmp(text_at(L, -2), "grad") != 0)
-            fail_at(L, p->loc, "%s: a list of splits and \"grad\" are wanted, "
+            plan_fail(L, p, "%s: a list of splits and \"grad\" are wanted, "
                     "not \"%s\"", what, luaL_tolstring(L, -2, NULL));
     }
 }
@@ -56,16 +56,16 @@ static void value_read(lua_State *L, Planning *p, const char *name)
     Plan *plan = p->plan;
     Arena *a = front_of(L)->a;
     const char *what = fmt(a, "value \"%s\"", name);
-    ValuePlan v = { .name = intern(a, name), .loc = p->loc };
+    ValuePlan v = { .name = intern(a, name), .loc = plan_loc(L, p, what) };
     if (!lua_istable(L, -1))
-        fail_at(L, p->loc, "%s: a list of splits is wanted, this is %s", what,
+        plan_fail(L, p, "%s: a list of splits is wanted, this is %s", what,
                 luaL_typename(L, -1));
     keys_check(L, p, what);
     v.grad = v.lie = lie_read(L, p, what);
     if (lua_getfield(L, -1, "grad") == LUA_TTABLE)
         v.grad = lie_read(L, p, fmt(a, "%s: grad", what));
     else if (!lua_isnil(L, -1))
-        fail_at(L, p->loc, "%s: grad: a list of splits is wanted, this is %s",
+        plan_fail(L, p, "%s: grad: a list of splits is wanted, this is %s",
                 what, luaL_typename(L, -1));
     lua_pop(L, 1);
     GROW(a, plan->value, plan->nvalue, plan->valuecap);
@@ -96,13 +96,13 @@ static void names_check(lua_State *L, const Planning *p, const Graph *g,
             const ValuePlan *v = &plan->value[which[i]];
             met[which[i]] = true;
             if (v->lie.ndim > n->type.ndim || v->grad.ndim > n->type.ndim)
-                fail_at(L, p->loc, "value \"%s\": %d splits, but the value at "
+                plan_fail(L, p, "value \"%s\": %d splits, but the value at "
                         "%s is %s", v->name, v->lie.ndim > v->grad.ndim
                         ? v->lie.ndim : v->grad.ndim, n->loc,
                         type_text(front_of(L)->a, &g->mesh, &n->type));
             if (by && (!lie_equal(&by->lie, &v->lie)
                        || !lie_equal(&by->grad, &v->grad)))
-                fail_at(L, p->loc, "values \"%s\" and \"%s\" are one, at %s, "
+                plan_fail(L, p, "values \"%s\" and \"%s\" are one, at %s, "
                         "and should lie in two ways", by->name, v->name,
                         n->loc);
             by = v;
@@ -121,11 +121,11 @@ void values_read(lua_State *L, Planning *p, int i)
     Plan *plan = p->plan;
     int t = lua_getfield(L, i, "value");
     if (t != LUA_TNIL && t != LUA_TTABLE)
-        fail_at(L, p->loc, "value: a table by name is wanted, this is %s",
+        plan_fail(L, p, "value: a table by name is wanted, this is %s",
                 lua_typename(L, t));
     for (lua_pushnil(L); t == LUA_TTABLE && lua_next(L, -2); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
-            fail_at(L, p->loc, "value: \"%s\" is no name",
+            plan_fail(L, p, "value: \"%s\" is no name",
                     luaL_tolstring(L, -2, NULL));
         value_read(L, p, text_at(L, -2));
     }
@@ -137,7 +137,7 @@ void values_read(lua_State *L, Planning *p, int i)
         names_check(L, p, p->entry[e], met);
     for (uint32_t k = 0; k < plan->nvalue; k++)
         if (!met[k])
-            fail_at(L, p->loc, "the model has no value \"%s\"; names are those "
+            plan_fail(L, p, "the model has no value \"%s\"; names are those "
                     "of scopes, as `dpc print` shows them",
                     plan->value[k].name);
 }

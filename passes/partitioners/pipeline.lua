@@ -207,7 +207,7 @@ local function stages_of(g, pp, v)
     local e = survey(g.nodes(entry_of(g)), trainable)
     local list = units(e, boundaries(e))
     if stages > #list then
-        error(("%d stages, but the model has %d layers that can be cut apart; "
+        g.refuse(("%d stages, but the model has %d layers that can be cut apart; "
                .. "the nearest plan that works: %s"):format(stages, #list,
             nearest(g, pp, v, #list)))
     end

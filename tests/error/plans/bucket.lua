@@ -1,0 +1,7 @@
+return {
+    mesh = { { "dp", 2 } },
+    bucket = -1,
+    -- leaves that are not here are whole
+    leaf = {
+    },
+}

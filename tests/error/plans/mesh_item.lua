@@ -1,0 +1,6 @@
+return {
+    mesh = { "dp" },
+    -- leaves that are not here are whole
+    leaf = {
+    },
+}

@@ -1,0 +1,6 @@
+return {
+    mesh = { { "DP", 2 } },
+    -- leaves that are not here are whole
+    leaf = {
+    },
+}

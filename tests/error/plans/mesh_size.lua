@@ -1,0 +1,6 @@
+return {
+    mesh = { { "dp", 0 } },
+    -- leaves that are not here are whole
+    leaf = {
+    },
+}

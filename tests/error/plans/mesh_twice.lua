@@ -1,0 +1,6 @@
+return {
+    mesh = { { "dp", 2 }, { "dp", 2 } },
+    -- leaves that are not here are whole
+    leaf = {
+    },
+}

@@ -1,0 +1,1 @@
+return { mesh = { { "dp", 2 } } }
