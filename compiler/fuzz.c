@@ -1,7 +1,8 @@
 /* fuzz.c -- dpc verify --fuzz N: drawn models under drawn plans, proven.
  *
  * Pair k is a function of the seed plus k alone: `--fuzz 1 --seed S` repeats
- * one, but for a planted fault.  Each runs in a process of its own, so that one which crashes or hangs
+ * one, but for a planted fault.  Each runs in a process of its own, so that one
+ * which crashes or hangs
  * is a finding and not the end; a pipe brings the result.  Every fiftieth
  * carries a planted fault, which must be found: a fuzzer that finds nothing
  * may be one that cannot. */
@@ -217,12 +218,14 @@ static void pairs_run(Tally *t, int64_t n, int jobs)
 static void tally_json(const Tally *t, int64_t n, double seconds)
 {
     printf("{\"pairs\": %lld, \"proven\": %lld, \"refused\": %lld, "
-           "\"redrawn\": %lld, \"mismatches\": %lld, \"crashes\": %lld, \"planted\": %lld, "
+           "\"redrawn\": %lld, \"mismatches\": %lld, "
+           "\"crashes\": %lld, \"planted\": %lld, "
            "\"found\": %lld, \"fewest_nodes\": %u, \"most_nodes\": %u, "
            "\"seconds\": %.1f,\n", (long long)n, (long long)t->count[PROVEN],
            (long long)t->count[REFUSED], (long long)t->redrawn,
            (long long)t->count[DIFFERS], (long long)t->count[CRASHED],
-           (long long)t->planted, (long long)t->found, t->fewest, t->most, seconds);
+           (long long)t->planted, (long long)t->found, t->fewest, t->most,
+           seconds);
     cover_json(&t->cover);
     printf("}\n");
 }
@@ -231,7 +234,8 @@ static void tally_print(const Tally *t, int64_t n, double seconds)
 {
     cover_print(&t->cover, n);
     printf("%lld pairs of %u to %u nodes: %lld proven, %lld refused (%lld "
-           "drawn again), %lld differ, %lld crashed; %lld of %lld planted faults found; %.1f s\n",
+           "drawn again), %lld differ, %lld crashed; %lld of %lld planted "
+           "faults found; %.1f s\n",
            (long long)n, t->fewest, t->most, (long long)t->count[PROVEN],
            (long long)t->count[REFUSED], (long long)t->redrawn,
            (long long)t->count[DIFFERS], (long long)t->count[CRASHED],

@@ -161,6 +161,8 @@ static Coded send(Squeeze *s, Ref x, int keep, DType how, const char *name)
 {
     Graph *g = s->c.out;
     Attr a = { .residual = 1 };
+    for (int i = 1; graph_leaf(g, name) != NONE; i++)   /* of another use */
+        name = fmt(g->arena, "%s.%d", name, i);
     Ref e = emit_typed(g, OP_state, &a, *type_of(s, x), NULL, 0, name,
                        s->of->loc);
     g->node[e].segment = BEGIN, g->node[e].stage = s->of->stage;

@@ -319,6 +319,19 @@ static bool count_ok(const DpcUnit *u, uint32_t axis, int32_t n)
     return n == 1;
 }
 
+/* In how many turns a step must run: operands that are others in each turn of
+ * some axes are all read, or written. */
+static int32_t turns_of_step(const DpcCheck *c, const DpcStep *t)
+{
+    int32_t n = 1;
+    DpcAxes along = 0;
+    for (uint32_t i = 0; i < t->narg; i++)
+        along |= c->p->buf[c->p->arg[t->arg + i]].along;
+    for (uint32_t i = 0; i < c->u->naxis; i++)
+        n *= along >> i & 1 ? c->u->axis[i].size : 1;
+    return n;
+}
+
 static DpcStatus once_a_turn(const DpcCheck *c, int32_t *runs, bool *ran)
 {
     for (uint32_t s = 0; s < c->p->nstep; s++) {
@@ -330,10 +343,61 @@ static DpcStatus once_a_turn(const DpcCheck *c, int32_t *runs, bool *ran)
         runs[t->node]++;
     }
     for (uint32_t s = 0; s < c->p->nstep; s++)
-        if (!count_ok(c->u, 0, runs[c->p->step[s].node]))
+        if (!count_ok(c->u, 0, runs[c->p->step[s].node])
+            || runs[c->p->step[s].node] % turns_of_step(c, &c->p->step[s]))
             return dpc_check_fault(c, s, "runs in %d of %d turns",
                                    runs[c->p->step[s].node], c->turns);
     return DPC_OK;
+}
+
+/* Does the step read, or write, that instance of a value? */
+static bool touches(const DpcCheck *c, const DpcStep *t, const DpcBuf *b,
+                    uint8_t how)
+{
+    bool does = false;
+    for (uint32_t i = 0; i < t->narg && !does; i++) {
+        const DpcBuf *x = &c->p->buf[c->p->arg[t->arg + i]];
+        does = x->value == b->value && x->instance == b->instance
+            && c->p->how[t->arg + i] & how;
+    }
+    return does;
+}
+
+/* What turns add up is read when all have been added: a step that both reads
+ * and writes an instance comes before those that read it only.  A leaf may be
+ * updated in its place.  by: a step + 1 by value and instance. */
+static DpcStatus sums_whole(const DpcCheck *c, uint32_t *by)
+{
+    char place[DPC_PLACE];
+    for (uint32_t s = 0; s < c->p->nstep; s++) {
+        const DpcStep *t = &c->p->step[s];
+        for (uint32_t i = 0; i < t->narg; i++) {
+            const DpcBuf *b = &c->p->buf[c->p->arg[t->arg + i]];
+            uint32_t *at = &by[(size_t)b->value * (size_t)c->turns
+                               + b->instance % (uint32_t)c->turns];
+            if (!b->value || b->space != DPC_ARENA
+                || !(c->p->how[t->arg + i] & DPC_READ))
+                continue;
+            if (!touches(c, t, b, DPC_WRITE))
+                *at = s + 1;
+            else if (*at)
+                return dpc_check_fault(c, s, "operand %u: adds to what was "
+                    "read by %s", i, dpc_check_place(c, *at - 1, place));
+        }
+    }
+    return DPC_OK;
+}
+
+static DpcStatus sums_check(const DpcCheck *c)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < c->p->nbuf; i++)
+        most = c->p->buf[i].value > most ? c->p->buf[i].value : most;
+    uint32_t *by = calloc(((size_t)most + 1) * (size_t)c->turns, sizeof *by);
+    DpcStatus e = by ? sums_whole(c, by)
+        : dpc_fail(DPC_MEMORY, "%s: error: no memory", c->u->model);
+    free(by);
+    return e;
 }
 
 DpcStatus dpc_check_calls(const DpcCheck *c)
@@ -361,5 +425,5 @@ DpcStatus dpc_check_calls(const DpcCheck *c)
         : dpc_fail(DPC_MEMORY, "%s: error: no memory", c->u->model);
     free(runs);
     free(ran);
-    return e;
+    return e ? e : sums_check(c);
 }

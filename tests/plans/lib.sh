@@ -80,6 +80,7 @@ off() {
 # under RANKS MICRO PARTITIONER OPTION...
 under() {
     n=$1 micro=$2 claim="$model: $*"; shift 2
+    rm -rf other
     if ! trains other "$n" --micro "$micro" --partitioner "$@"; then
         not_ok "$claim" "exit $rc"; return
     fi
@@ -87,7 +88,6 @@ under() {
     note "$claim: $first $last"
     if holds "$first <= 1e-6" && holds "$last <= 1e-3"; then ok "$claim"
     else not_ok "$claim" "losses part by $first, then $last"; fi
-    rm -rf other
 }
 
 # plans MODEL FILE OPTION...: MODEL is its name here.
