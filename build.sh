@@ -127,21 +127,23 @@ asan() {
     run_tests "$@"
 }
 
-# Case files, one or all of tests/parity; one closing line.
+# Case files, one or all of tests/parity, JOBS at a time, the longest first; one
+# closing line.
 parity() {
     build >&2 || { echo '0 passed, 1 failed, 0 skipped'; return 1; }
-    pass=0 fail=0 skip=0 out=$BUILD/parity.log
-    for f in ${1:-tests/parity/*.lua}; do
-        test -f "$f" || { echo "FAIL $f: no such file"; fail=$((fail + 1))
-                          continue; }
-        "$BUILD/dpc" eval --host --cases "$f" > "$out" 2>&1
-        rc=$? last=$(tail -1 "$out")
+    pass=0 fail=0 skip=0 logs=$BUILD/parity
+    rm -rf "$logs" && mkdir -p "$logs"
+    ls -S ${1:-tests/parity/*.lua} | xargs -P "$JOBS" -I FILE sh -c '
+        "$0" eval --host --cases "$1" > "$2/$(basename "$1").log" 2>&1
+        true' "$BUILD/dpc" FILE "$logs"
+    for log in "$logs"/*; do
+        last=$(tail -1 "$log" 2>/dev/null)
         case $last in
         *' passed, '*' failed, '*' skipped')
-            sed '$d' "$out"
+            sed '$d' "$log"
             set -- $last
             pass=$((pass + $1)) fail=$((fail + $3)) skip=$((skip + $5)) ;;
-        *)  cat "$out"; echo "FAIL $f (exit $rc)"; fail=$((fail + 1)) ;;
+        *)  cat "$log"; echo "FAIL $log"; fail=$((fail + 1)) ;;
         esac
     done
     echo "$pass passed, $fail failed, $skip skipped"
