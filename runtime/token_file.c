@@ -46,6 +46,10 @@ typedef struct Preset {                   /* one of those classes */
     DpcTokenNorm norm[DPC_NNORM];
     const char *first, *last;
 } Preset;
+static const Preset openai = {            /* OpenAI's own code */
+    "", clip_cut, "</w>", false, 4,
+    {DPC_NORM_NFC, DPC_NORM_HTML, DPC_NORM_SPACE, DPC_NORM_LOWER},
+    "<|startoftext|>", "<|endoftext|>"};
 static const Preset presets[] = {
     {"CLIPTokenizer", clip_cut, "</w>", false, 3,
      {DPC_NORM_NFC, DPC_NORM_SPACE, DPC_NORM_LOWER}, "<|startoftext|>",
@@ -425,7 +429,7 @@ static DpcStatus simple_line(DpcToken *t, const char *path, size_t i,
 
 static DpcStatus simple_read(DpcToken *t, const char *path)
 {
-    const Preset *p = &presets[CLIP];
+    const Preset *p = &openai;
     DpcStatus s = preset_use(t, p);
     for (int last = 0; !s && last < 2; last++)
         for (int plain = 1; !s && plain >= 0; plain--)

@@ -48,8 +48,9 @@ void dpc_bpe_free(DpcBpe *);
 
 /* ---- a tokenizer ---- */
 
-typedef enum DpcTokenNorm { DPC_NORM_NFC, DPC_NORM_SPACE, DPC_NORM_LOWER }
-    DpcTokenNorm;
+typedef enum DpcTokenNorm {
+    DPC_NORM_NFC, DPC_NORM_SPACE, DPC_NORM_LOWER, DPC_NORM_HTML
+} DpcTokenNorm;
 
 enum { DPC_NSPLIT = 4, DPC_NNORM = 4 };
 
@@ -84,6 +85,10 @@ struct DpcToken {
     int64_t room, nid;
     int32_t *id;                          /* [room] */
 };
+
+/* ---- token_html.c ---- */
+/* Undoes "&amp;", "&#39;" in place; the bytes that are left. */
+int64_t dpc_token_html(char *text, int64_t n);
 
 /* ---- token_file.c, token_json.c ---- */
 extern const char dpc_token_gpt2[];       /* the cut of GPT-2 */

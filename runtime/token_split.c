@@ -82,9 +82,18 @@ static int64_t norm_lower(DpcToken *t, const char *from, int64_t n, char *to)
     return m;
 }
 
+/* OpenAI's code does so twice. */
+static int64_t norm_html(DpcToken *t, const char *from, int64_t n, char *to)
+{
+    (void)t;
+    memcpy(to, from, (size_t)n);
+    return dpc_token_html(to, dpc_token_html(to, n));
+}
+
 DpcStatus dpc_token_normal(DpcToken *t, const char **text, int64_t *n)
 {
-    static NormFn *const fn[] = {norm_nfc, norm_space, norm_lower};
+    static NormFn *const fn[] = {norm_nfc, norm_space, norm_lower,
+                                 norm_html};
     for (int i = 0; i < t->nnorm; i++) {
         char *to = t->norm_text[i % 2];
         *n = fn[t->norm[i]](t, *text, *n, to);

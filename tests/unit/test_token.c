@@ -3,7 +3,7 @@
  * the same files (tests/parity/reference/tokens.py has more texts). */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE
-#include "runtime/token.h"
+#include "runtime/token_own.h"
 #include "tests/unit/temp.h"
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -203,6 +203,41 @@ static void rows_are_cut_and_padded(void **state)
     dpc_token_close(t);
 }
 
+/* Texts that html.unescape of Python, twice, makes one from the other. */
+static void html_is_undone_in_openais_form(void **state)
+{
+    (void)state;
+    static const char *const pair[][2] = {
+        {"&lt;b&gt; &amp; &quot;c&QUOT; it&#39;s&apos;", "<b> & \"c\" it's'"},
+        {"&amp;quot;r&amp;amp;d&amp;quot;", "\"r&d\""},
+        {"caf&eacute; &Uuml; &yuml;&nbsp;x &thorn", "caf\xc3\xa9 \xc3\x9c "
+         "\xc3\xbf\xc2\xa0x \xc3\xbe"},
+        {"a &hellip; b &mdash;&rsquo; &euro;9", "a \xe2\x80\xa6 b "
+         "\xe2\x80\x94\xe2\x80\x99 \xe2\x82\xac" "9"},
+        {"&#65;&#x42;&#X43;D&#69 &#128;", "ABCDE \xe2\x82\xac"},
+        {"&#0;&#xd800;&#x110000;&#99999999999;", "\xef\xbf\xbd\xef\xbf\xbd"
+         "\xef\xbf\xbd\xef\xbf\xbd"},
+        {"x&#1;y&#xffff;z", "xyz"},
+        {"&#x1f600;", "\xf0\x9f\x98\x80"},
+    };
+    static const char plain[] = "AT&T; & co &; &# &#; &#x; &nonesuch; &";
+    char text[sizeof plain];
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        char to[80];
+        int64_t n = (int64_t)strlen(strcpy(to, pair[i][0]));
+        n = dpc_token_html(to, dpc_token_html(to, n));
+        assert_int_equal(n, strlen(pair[i][1]));
+        assert_memory_equal(to, pair[i][1], (size_t)n);
+    }
+    memcpy(text, plain, sizeof plain);
+    assert_int_equal(dpc_token_html(text, sizeof plain - 1), sizeof plain - 1);
+    assert_string_equal(text, plain);
+    put("clip.txt", clip_merges, sizeof clip_merges - 1);
+    DpcToken *t = token(at("clip.txt"));
+    gives(t, "&#114;ed &amp;#98;oot", 522, 516, 514, 523, -1);
+    dpc_token_close(t);
+}
+
 static void ends_may_be_left_out(void **state)
 {
     (void)state;
@@ -350,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_small_clip_gives_its_ids), CASE(a_small_qwen_gives_its_ids),
         CASE(the_older_files_give_the_same), CASE(rows_are_cut_and_padded),
+        CASE(html_is_undone_in_openais_form),
         CASE(ends_may_be_left_out), CASE(damaged_files_never_crash),
         CASE(a_long_word_takes_no_square), CASE(what_is_no_text_is_refused),
         CASE(files_that_do_not_fit_are_refused),
