@@ -1,0 +1,51 @@
+#!/bin/sh
+# spatial.sh -- rows of pictures on ranks of their own: losses of five steps to
+# 1e-6 of one rank's, and what cannot be in parts is told.
+. "$(dirname "$0")/lib.sh"
+printf '#!/bin/sh\nexec %s "$@" -O0\n' "${CC:-gcc}" > quick
+chmod +x quick
+CC=$PWD/quick
+export CC
+
+# trains MODEL NAME RANKS OPTION...
+trains() {
+    lua=$1 name=$2 n=$3; shift 3
+    "$dpc" compile "$lua" -o "$name.bin" --ranks "$n" "$@" > log 2>&1 &&
+        ranks "$n" "$name.bin" train --data data --steps 5 --seed 3 \
+            --out "$name"
+}
+
+# same MODEL RANKS OPTION...: as the run one.
+same() {
+    lua=$1 n=$2; shift 2
+    claim="${lua##*/} on $n ranks $*"
+    rm -rf other
+    if ! trains "$lua" other "$n" --partitioner spatial "$@"; then
+        not_ok "$claim" "exit $rc"; return
+    fi
+    field loss one/metrics.jsonl > a; field loss other/metrics.jsonl > b
+    d=$(paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
+        if (d > most) most = d; n++ } END { print n == 5 ? most + 0 : 9 }')
+    note "$claim: losses part by $d"
+    if holds "$d <= 1e-6"; then ok "$claim"
+    else not_ok "$claim" "losses part by $d"; fi
+}
+
+"$tool" idx data 256 12 12
+conv=$models/conv.lua
+trains "$conv" one 1 || not_ok "conv on one rank" "exit $rc"
+same "$conv" 4 --micro 2 -P sp=2
+"$tool" idx data 256 28 28
+decoder="$root/models/dalle2/decoder.lua"
+tiny="-D size=tiny -D batch=8"
+rm -rf one
+trains "$decoder" one 1 $tiny || not_ok "decoder on one rank" "exit $rc"
+same "$decoder" 2 $tiny
+
+run "$dpc" plan "$conv" --ranks 5 --partitioner spatial
+exits 1 "rows that do not divide" \
+    "picture has rows for 5 ranks, 2 a part; the most are 12"
+run "$dpc" plan "$conv" --ranks 4 --partitioner spatial -P rows=4
+exits 1 "parts that are too small" "rows for 4 ranks, 4 a part"
+run "$dpc" plan "$root/models/mlp.lua" --ranks 2 --partitioner spatial
+exits 1 "a model without pictures" "the most are 0"
