@@ -323,6 +323,7 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
     leaves_draw(&w, g);
     weights_words_draw(&w), recompute_draw(&w);
     values_draw(&w), storage_draw(&w), compress_draw(&w);
+    rows_draw(d, p, g, a, want, &w.has);
     *has_what = w.has;
     return p;
 }

@@ -56,7 +56,8 @@ int verify_fuzz(const Options *);
     X(remade_all,        "recompute", 0, 0) \
     X(remade_to_fit,     "recompute", 0, 0) \
     X(constraints,       NULL,        1, 0) \
-    X(compress,          NULL,        1, 0)
+    X(compress,          NULL,        1, 0) \
+    X(halos,             NULL,        1, 0)
 typedef enum Feature {
 #define X(name, word, ranks, turns) FEATURE_##name,
     FEATURES(X)
@@ -106,5 +107,9 @@ Pair pair_draw(Options *, int64_t pair, int attempt);
 /* fuzz_stage.c: makes a pipeline of the plan, where the model has scopes. */
 void stages_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                  FeatureSet *has);
+
+/* fuzz_rows.c: lays pictures over an axis by rows, where there are windows. */
+void rows_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
+               FeatureSet *has);
 
 #endif
