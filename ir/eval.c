@@ -254,8 +254,10 @@ static void given(const Eval *e, Ref r, const int *coord, Num *out)
         bool pad = false;
         for (int d = 0; d < u.ndim; d++) {
             Part p = split_part(&g->mesh, t->split[d], t->dim[d], coord);
-            pad |= idx[d] >= p.n;
-            at = at * t->dim[d] + p.at + idx[d];
+            int64_t k = p.at + idx[d] - t->lo[d];
+            pad |= idx[d] >= p.n + t->lo[d] + t->hi[d] || k < 0
+                || k >= t->dim[d];
+            at = at * t->dim[d] + k;
         }
         out[i] = pad ? num_of(e->domain, 0) : e->given[r][at];
         for (int d = u.ndim; d-- > 0 && ++idx[d] == u.dim[d];)

@@ -391,7 +391,8 @@ void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
     else if (ops[n->op].family == FAMILY_attention)
         eval_attention(g, r, domain, p, in, out);
     else if (ops[n->op].family == FAMILY_pack
-             || ops[n->op].family == FAMILY_copy)
+             || ops[n->op].family == FAMILY_copy
+             || ops[n->op].family == FAMILY_hop)
         memcpy(out, in[0], (size_t)type_volume(&u) * sizeof *out);
     else
         nest(g, r, domain, p, in, out);

@@ -79,5 +79,5 @@ Graph *pass_trim(const Graph *in, Job *j)
                  : trimmed(&c, n->in[i], n, made);
         copy_node_in(&c, r, x, n->nin);
     }
-    return copy_end(&c);
+    return graph_dce(copy_end(&c), j);   /* halos of untrimmed parts */
 }
