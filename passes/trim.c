@@ -44,12 +44,8 @@ static Ref trimmed(Copy *c, Ref r, const Node *reader, Ref *made)
 {
     const Node *n = &c->in->node[r];
     Ref q = made[r];
-    if (!has_padding(c->in, r))
+    if (!has_padding(c->in, r) || type_halo(&n->type))  /* of trimmed parts */
         return c->map[r];
-    if (n->op == OP_halo) {               /* trimmed parts, joined again */
-        Ref x = trimmed(c, n->in[0], n, made);
-        return copy_node_in(c, r, &x, 1);
-    }
     if (q != NONE && c->out->node[q].segment <= reader->segment)
         return q;
     q = made[r] = EMIT(c->out, OP_trim, NULL, n->loc, c->map[r]);
@@ -70,7 +66,7 @@ Graph *pass_trim(const Graph *in, Job *j)
         const Node *n = &in->node[r];
         Ref x[NIN];
         made[r] = NONE;
-        if (!reads_padding(in, n)) {
+        if (!reads_padding(in, n) && n->op != OP_halo) {
             copy_node(&c, r);
             continue;
         }
@@ -79,5 +75,5 @@ Graph *pass_trim(const Graph *in, Job *j)
                  : trimmed(&c, n->in[i], n, made);
         copy_node_in(&c, r, x, n->nin);
     }
-    return graph_dce(copy_end(&c), j);   /* halos of untrimmed parts */
+    return copy_end(&c);
 }
