@@ -85,7 +85,8 @@ jobs() {
     for t; do
         test -f "$t" && [ "${t##*/}" != lib.sh ] && wanted "$t" && echo "$t"
     done | sort -s -k1,1 > "$tmp/jobs"
-    for long in test_models test_cuda forced equality exact; do
+    for long in test_models verify forced parity exact equality cluster \
+            test_cuda uneven; do
         grep "/$long\." "$tmp/jobs"
     done > "$tmp/first"
     { cat "$tmp/first"; grep -vxFf "$tmp/first" "$tmp/jobs"; } |
