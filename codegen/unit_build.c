@@ -136,11 +136,13 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     Unit *u = unit_new(entry, n, false, a);
     DpcUnit rows = unit_rows(u, o->model);
     check(&rows, o);
+    report_memory(entry, n, u, report);
+    if (!o->emit_c && !o->out)
+        return;
     Source s[NFILE + NWATCH + 1];
     int ns = watch_sources(u, s, a);
     ns += kernel_sources(u, &s[ns], a);
     s[ns++] = (Source){ .name = "unit.c", .text = unit_text(u, o) };
-    report_memory(entry, n, u, report);
     if (o->emit_c)
         emit_texts(s, ns, o, a);
     if (!o->out)

@@ -253,12 +253,17 @@ static bool recalled(const Options *o, const UnitOptions *u, unsigned emit,
     return true;
 }
 
-/* The schedules of an entry's roles if nothing were made again. */
-static Graph **roles_keeping(const Graph *g, const Job *j)
+/* The schedules of an entry's n roles if nothing were made again: those that
+ * there are, where nothing is. */
+static Graph **roles_keeping(const Graph *g, const Job *j, Graph **role, int n)
 {
     Plan plan = *j->plan;
     Job mine = *j;
-    int n;
+    bool again = false;
+    for (int k = 0; k < n; k++)
+        again |= values_again(role[k]) > 0;
+    if (!again)
+        return role;
     plan.recompute = RECOMPUTE_NONE;
     mine.plan = &plan, mine.once = false, mine.print_after = NULL;
     return run_roles(g, &mine, &n);
@@ -276,11 +281,12 @@ static Graph **entries_run(const Options *o, const Model *m, Job *j,
     for (int i = 0; i < m->nentry; i++) {
         if (emit & EMIT_GRAPH)
             graph_write(o, m, m->entry[i], "graph");
-        Graph **none = o->verbose ? roles_keeping(m->entry[i], j) : NULL;
-        Graph **role = run_roles(m->entry[i], j, &roles);
-        if (o->verbose)
+        Graph **role = run_roles(m->entry[i], j, &roles), **none = role;
+        if (o->verbose) {
             traffic_print(role, roles, j);
-        for (int k = 0; k < roles && none; k++)
+            none = roles_keeping(m->entry[i], j, role, roles);
+        }
+        for (int k = 0; k < roles && o->verbose; k++)
             peak_print(role[k], none[k], o->arena, stderr);
         for (int k = 0; k < roles; k++) {
             if (emit & EMIT_SCHEDULE)
@@ -299,7 +305,7 @@ void model_compile(const Options *o, const Model *m)
     if (o->after && strcmp(o->after, "all") != 0)
         pass_name_check(o->after, "after");
     job.print_after = o->after;
-    job.once = true;
+    job.once = !o->verbose;               /* it may be wanted twice */
     UnitOptions u = unit_options(o, m, &job, emit);
     size_t n = 0;
     bool cached = u.out && u.cache;
@@ -317,7 +323,8 @@ void model_compile(const Options *o, const Model *m)
     UnitReport r;
     if (emit & EMIT_BIN)
         memory_check(o, done, ndone, &job);
-    if (emit & (EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN)) {
+    unsigned texts = EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN;
+    if (emit & texts || o->verbose) {     /* -v: its steps are checked */
         unit_build(done, ndone, &u, o->arena, &r);
         report_print(o, &u, &r);
     }

@@ -25,7 +25,7 @@ static double step_flops(const Graph *g)
     return sum;
 }
 
-static int clones(const Graph *g)
+int values_again(const Graph *g)
 {
     int n = 0;
     for (Ref r = 0; r < g->n; r++)
@@ -56,9 +56,9 @@ void peak_print(const Graph *g, const Graph *none, Arena *a, FILE *out)
                 live[i]->dies, x->loc ? ", " : "", x->loc ? x->loc : "");
     }
     double all = step_flops(g), before = step_flops(none);
-    if (before > 0 && clones(g))
+    if (before > 0 && values_again(g))
         fprintf(out, "dpc: %s: backward makes %d values again: %+.2f %% flops, "
-                "arena %.2f MiB of %.2f\n", g->entry, clones(g),
+                "arena %.2f MiB of %.2f\n", g->entry, values_again(g),
                 100 * (all / before - 1), mib(s->bytes[ARENA]),
                 mib(t->bytes[ARENA]));
 }

@@ -39,6 +39,7 @@ void memory_price(const Graph *, const Job *, Priced *);
 int64_t memory_limit(const Job *);
 double mib(int64_t bytes);
 int64_t leaf_bytes(const Graph *);        /* params and states of a rank */
+int values_again(const Graph *);          /* of a schedule: made again */
 /* Who lives at the peak of a scheduled graph; what is made again, beside the
  * same graph where nothing is. */
 void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
