@@ -280,7 +280,7 @@ static bool coll_step(Unit *u, Program *p, DpcStep *q, uint32_t launch)
     bool time = first->attr.axes & mesh_axes(&g->mesh, TIME);
     int kind = unit_coll_kind(first->op);
     bool hop = kind == DPC_SEND || kind == DPC_RECV;
-    if (kind < 0 || (!hop && time))
+    if (kind < 0 || (!hop && time && kind != DPC_RING))
         return false;
     q->kind = hop ? DPC_STEP_HOP : DPC_STEP_COLL;
     q->call = unit_colls(u, p, launch);
@@ -326,7 +326,8 @@ static bool time_step(Unit *u, Program *p, DpcStep *q, const Launch *l)
         arg_write(u, p, q, r);
         return true;
     }
-    row_kernel(u, p, q, fold == FOLD_MAX ? OP_maximum : OP_add,
+    row_kernel(u, p, q, fold == FOLD_MAX ? OP_maximum
+               : fold == FOLD_LSE ? OP_lse_add : OP_add,
                type_local(&g->mesh, &n->type));
     arg_read(u, p, q, n->in[0]);
     arg_read(u, p, q, r);

@@ -7,7 +7,7 @@ int unit_coll_kind(Op op)
          : op == OP_reduce_scatter ? DPC_REDUCE_SCATTER
          : op == OP_all_gather ? DPC_ALL_GATHER
          : op == OP_all_to_all ? DPC_ALL_TO_ALL
-         : op == OP_halo ? DPC_HALO
+         : op == OP_ring ? DPC_RING : op == OP_halo ? DPC_HALO
          : op == OP_send ? DPC_SEND : op == OP_recv ? DPC_RECV : -1;
 }
 
@@ -29,6 +29,14 @@ static void view(const Graph *g, Ref r, Ref like, int d, int64_t *outer,
     }
 }
 
+int axis_of_twin(const Mesh *m, int axis)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[axis].kind == TIME && mesh_twin(m, i) == axis)
+            return i + 1;
+    return 0;
+}
+
 static DpcColl coll_of(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
@@ -39,7 +47,9 @@ static DpcColl coll_of(const Graph *g, Ref r)
     c.dtype = (uint8_t)n->type.dtype;
     c.fold = (uint8_t)g->node[n->in[0]].type.fold, c.axes = n->attr.axes;
     view(g, large ? n->in[0] : r, r, n->attr.dim, &c.outer, &c.size, &c.inner);
-    if (n->op == OP_all_reduce) {
+    if (n->op == OP_ring)
+        c.axes &= mesh_axes(&g->mesh, SPACE);
+    if (n->op == OP_all_reduce || n->op == OP_ring) {
         c.size *= c.outer * c.inner;
         c.outer = c.inner = 1;
     }

@@ -228,8 +228,9 @@ static void mesh_and_runs(Text *t, const Unit *u, const UnitOptions *o)
 {
     text_add(t, "static const DpcAxis axis[] = {");
     for (int i = 0; i < u->mesh->naxis; i++)
-        text_add(t, "{\"%s\",%d,%d},", u->mesh->axis[i].name,
-                 u->mesh->axis[i].size, u->mesh->axis[i].kind);
+        text_add(t, "{\"%s\",%d,%d,%d},", u->mesh->axis[i].name,
+                 u->mesh->axis[i].size, u->mesh->axis[i].kind,
+                 axis_of_twin(u->mesh, i));
     text_add(t, "{0}};\nstatic const DpcRun run[] = {\n");
     for (int i = 0; i < o->nrun; i++) {
         text_add(t, "{");

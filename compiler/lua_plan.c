@@ -124,7 +124,24 @@ const char *text_at(lua_State *L, int i)
 
 static bool axis_name(const char *s)
 {
-    return *s && strlen(s) < 16 && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz")];
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz");
+    return n && strlen(s) < 16 && (!s[n] || strcmp(s + n, "'") == 0);
+}
+
+/* sp' turns for the ranks of sp. */
+static void twin_check(lua_State *L, const Planning *p, const Axis *a)
+{
+    const Mesh *m = &p->plan->mesh;
+    size_t n = strlen(a->name) - 1;
+    bool is = a->name[n] != '\'';
+    for (int i = 0; i < m->naxis && !is; i++)
+        is = strlen(m->axis[i].name) == n && m->axis[i].kind == SPACE
+            && strncmp(m->axis[i].name, a->name, n) == 0
+            && m->axis[i].size == a->size && a->kind == TIME;
+    if (!is)
+        fail_at(L, p->loc, "mesh: \"%s\" is turns for no axis: one of ranks, "
+                "of that name without ' and of size %d, comes before it",
+                a->name, a->size);
 }
 
 /* { "dp", 2, "time" } on top. */
@@ -156,6 +173,7 @@ static void axis_read(lua_State *L, Planning *p, int i)
     if (m->naxis == NAXIS)
         plan_fail(L, p, "mesh: more than %d axes", NAXIS);
     a.kind = kinds[k].kind;
+    twin_check(L, p, &a);
     m->axis[m->naxis++] = a;
     lua_pop(L, 3);
 }

@@ -208,6 +208,19 @@ static void own(const Eval *e, const Type *t, Axes axes, const int *coord,
         out[i] = num_identity(e->domain, t->fold);
 }
 
+/* Rank i at turn t has what rank t has at turn i. */
+static void ring(const Eval *e, Ref r, const int *coord, Num *out)
+{
+    const Node *n = &e->g->node[r];
+    Axes space = n->attr.axes & e->ranks;
+    int x = __builtin_ctz(space), c[NAXIS];
+    int y = __builtin_ctz(n->attr.axes & (Axes)~space);
+    memcpy(c, coord, sizeof c);
+    c[x] = coord[y], c[y] = coord[x];
+    memcpy(out, part_at(e, n->in[0], c),
+           (size_t)e->val[r].each * sizeof *out);
+}
+
 static void collective(const Eval *e, Ref r, const int *coord, Num *out)
 {
     const Node *n = &e->g->node[r];
@@ -230,6 +243,9 @@ static void collective(const Eval *e, Ref r, const int *coord, Num *out)
     case OP_halo:
         reach = axes;
         break;
+    case OP_ring:
+        ring(e, r, coord, out);
+        return;
     case OP_own:
         owned = axes;
         break;

@@ -165,6 +165,18 @@ static void halo_dim(const Graph *g, const Attr *a, Type *t, const char *loc)
     t->lo[d] = (uint8_t)a->lo, t->hi[d] = (uint8_t)a->hi;
 }
 
+static Type ring_type(const Graph *g, const Attr *a, const Type *t,
+                      const char *loc)
+{
+    Axes space = a->axes & mesh_axes(&g->mesh, SPACE);
+    bool one = space && !(space & (space - 1));
+    if (!one || mesh_ring(&g->mesh, __builtin_ctz(space)) != a->axes
+        || !(type_axes(t) & a->axes))
+        err(loc, "ring: the axes are no axis of %s and its twin",
+            type_text(g->arena, &g->mesh, t));
+    return type_swap(t, a->axes);
+}
+
 Type coll_type(const Graph *g, Op op, const Attr *a, Ref in, const char *loc)
 {
     Type t = g->node[in].type;
@@ -172,6 +184,8 @@ Type coll_type(const Graph *g, Op op, const Attr *a, Ref in, const char *loc)
         finish_fold(g, a, &t, op, loc);
     if (op == OP_reduce_scatter || op == OP_shard)
         part_dim(g, a, a->dim, &t, op, loc);
+    if (op == OP_ring)
+        t = ring_type(g, a, &t, loc);
     if (op == OP_halo)
         halo_dim(g, a, &t, loc);
     if (op == OP_all_gather || op == OP_all_to_all)

@@ -177,6 +177,13 @@ typedef struct Part { int64_t at, n, room; } Part;
 Part split_part(const Mesh *, Split, int64_t n, const int *coord);
 Axes mesh_axes(const Mesh *, AxisKind);
 int mesh_find(const Mesh *, const char *name);        /* -1 */
+/* The turns in which ranks of an axis see each other's parts: the time axis
+ * of its size that is called as it is, with a ' behind; -1. */
+int mesh_twin(const Mesh *, int axis);
+/* Both where `axis` has a twin; 0. */
+Axes mesh_ring(const Mesh *, int axis);
+/* The type with the two axes of a ring in each other's place. */
+Type type_swap(const Type *, Axes ring);
 int64_t mesh_size(const Mesh *, Axes);    /* product of their sizes */
 char *type_text(Arena *, const Mesh *, const Type *); /* "f32[64/dp,8]+tp" */
 

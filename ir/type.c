@@ -97,6 +97,23 @@ int mesh_find(const Mesh *m, const char *name)
     return -1;
 }
 
+int mesh_twin(const Mesh *m, int axis)
+{
+    size_t n = strlen(m->axis[axis].name);
+    for (int i = 0; i < m->naxis && m->axis[axis].kind == SPACE; i++)
+        if (m->axis[i].kind == TIME && m->axis[i].size == m->axis[axis].size
+            && strncmp(m->axis[i].name, m->axis[axis].name, n) == 0
+            && strcmp(m->axis[i].name + n, "'") == 0)
+            return i;
+    return -1;
+}
+
+Axes mesh_ring(const Mesh *m, int axis)
+{
+    int twin = mesh_twin(m, axis);
+    return twin < 0 ? 0 : (Axes)(1u << axis | 1u << twin);
+}
+
 int64_t mesh_size(const Mesh *m, Axes set)
 {
     int64_t n = 1;
@@ -153,6 +170,26 @@ bool type_equal(const Type *a, const Type *b)
             || a->lo[i] != b->lo[i] || a->hi[i] != b->hi[i])
             return false;
     return true;
+}
+
+static Axes axes_swap(Axes a, Axes ring)
+{
+    Axes both = a & ring;
+    return both && both != ring ? a ^ ring : a;
+}
+
+Type type_swap(const Type *t, Axes ring)
+{
+    Type u = *t;
+    u.partial = axes_swap(t->partial, ring);
+    for (int d = 0; d < t->ndim; d++) {
+        u.split[d] = 0;
+        for (Split s = t->split[d]; s; s >>= 4) {
+            Axes a = axes_swap((Axes)(1u << ((s & 15) - 1)), ring);
+            u.split[d] = split_push(u.split[d], __builtin_ctz(a));
+        }
+    }
+    return u;
 }
 
 Axes type_axes(const Type *t)

@@ -161,7 +161,8 @@ double transfer_bytes(const Graph *g, Ref r)
     if (n->op == OP_halo)
         return (double)(type_bytes(&g->mesh, &n->type)
                         - type_bytes(&g->mesh, &g->node[n->in[0]].type));
-    double ranks = (double)mesh_size(&g->mesh, n->attr.axes);
+    Axes space = n->attr.axes & mesh_axes(&g->mesh, SPACE);
+    double ranks = (double)mesh_size(&g->mesh, space);
     double once = whole_bytes(g, r) * (ranks - 1) / ranks;
     return n->op == OP_all_reduce ? 2 * once : once;
 }
@@ -177,6 +178,9 @@ double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
     Group at = group_of(&g->mesh, n->attr.axes, c);
     if (at.ranks <= 1)
         return 0;
+    if (n->op == OP_ring)
+        return next_seconds(g, n->attr.axes & mesh_axes(&g->mesh, SPACE),
+                            transfer_bytes(g, r), c);
     if (n->op == OP_halo)
         return next_seconds(g, n->attr.axes, transfer_bytes(g, r), c);
     double bytes = whole_bytes(g, r);

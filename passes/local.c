@@ -5,6 +5,7 @@
  *     +a -> /a      reduce_scatter   /a dim i -> dim k  all_to_all
  *     whole -> /a   shard            whole -> +a        own
  *     /a -> /a:1:1  halo
+ *     /a -> /a'     ring             /a' +a -> /a       ring, all_reduce a'
  * Time axes are finished first: then what is sent is sent once a step and not
  * once a turn; where the plan says `reduce = "each"`, what becomes parts is
  * summed over ranks first, so that turns add up parts only (ZeRO-2).  What can
@@ -161,9 +162,33 @@ static void scatter_each(Way *w)
             finish_axis(w, i);
 }
 
+/* Is dimension d to be cut along the other axis of that ring?  What comes
+ * back from one brings the sum of the ranks that is owed. */
+static bool rung(const Way *w, int d, Axes ring)
+{
+    Axes have_ = split_axes(have(w)->split[d]) & ring;
+    Axes want = split_axes(w->want->split[d]) & ring;
+    Axes space = ring & mesh_axes(&w->g->mesh, SPACE);
+    return have_ && want && have_ != want
+        && (have_ == space || have(w)->partial & space);
+}
+
+static void take_rings(Way *w)
+{
+    for (int i = 0; i < w->g->mesh.naxis; i++) {
+        Axes ring = mesh_ring(&w->g->mesh, i);
+        bool any = false;
+        for (int d = 0; ring && d < have(w)->ndim; d++)
+            any |= rung(w, d, ring);
+        if (any)
+            take_step(w, OP_ring, (Attr){ .axes = ring, .id = w->of->attr.id });
+    }
+}
+
 static Ref lower(Graph *g, Ref r, const Node *of, const Plan *plan)
 {
     Way w = { g, r, &of->type, of, plan };
+    take_rings(&w);
     cut_early(&w);
     scatter_each(&w);
     finish_together(&w, have(&w)->partial & (Axes)~of->type.partial, TIME);

@@ -386,6 +386,24 @@ static void settle(Order *o)
             g->set[i].value = append_copy(o, g->set[i].value);
 }
 
+/* ---- rings ---- */
+
+/* A ring's part of a turn comes when those of two turns before are read: one
+ * is on its way while another is worked on, and no more are held. */
+static void rings_follow(Order *o)
+{
+    for (uint32_t l = 0; l < o->s->nlaunch; l++) {
+        const Node *n = &o->g->node[o->s->launch[l].node[0]];
+        Axes owed = n->type.partial & mesh_axes(&o->g->mesh, TIME);
+        if (n->op != OP_ring || owed)
+            continue;
+        for (uint32_t i = o->first[l] + AHEAD; i < o->first[l + 1]; i++)
+            for (Edge *e = o->after[i - AHEAD]; e; e = e->next)
+                if (o->inst[e->to].launch != l)
+                    order_edge(o, e->to, i);
+    }
+}
+
 static Order order_of(Graph *g, Sched *s, Job *j)
 {
     Order o = { .g = g, .s = s, .scratch = j->scratch, .keep = j->keep };
@@ -396,6 +414,7 @@ static Order order_of(Graph *g, Sched *s, Job *j)
     instances(&o);
     for (uint32_t l = 0; l < s->nlaunch; l++)
         edges_of(&o, l);
+    rings_follow(&o);
     keys(&o);
     order_line(&o);
     list_steps(&o, j);

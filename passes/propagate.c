@@ -22,9 +22,12 @@
  * costs nothing and nothing is sent.  This is how a whole constant meets a
  * sharded activation without a special case.  A broadcast of data is made
  * again from its operand, which is the smaller one to send. */
-#include "passes/pass.h"
+#include "passes/ring.h"
 
 typedef struct Made { Ref from, to; struct Made *next; } Made;
+
+/* What a node comes after: so many rings, one after the other. */
+typedef uint8_t Rounds;
 
 typedef struct Prop {
     Copy c;
@@ -35,6 +38,8 @@ typedef struct Prop {
     const Type **leaf;                    /* by node of in: the split leaf */
                                           /* whose update it enters; NULL */
     const Plan *plan;                     /* NULL: none */
+    Axes twins;                           /* of the mesh: turns of rings */
+    Rounds *rounds;                       /* by node of in */
 } Prop;
 
 static Type whole(Type t)
@@ -74,6 +79,31 @@ static Ref remembered(const Prop *p, Ref r, const Type *want)
     return NONE;
 }
 
+static Ref label_like(Graph *g, Ref q, Ref r);
+static Ref have_want(Prop *p, Ref r, const Type *want);
+
+/* ---- rings: parts of other ranks, a turn each ---- */
+
+/* Those who read after as many rings share one: a later round begins when
+ * the turns of this one are over, and no rank keeps all parts until then. */
+static Ref ring_want(Prop *p, Ref r, const Type *want, const Node *reader,
+                     Rounds rounds)
+{
+    Graph *g = p->c.out;
+    const Made *m = r < p->nmade ? p->made[r] : NULL;
+    for (; m; m = m->next)
+        if (g->node[m->to].attr.id == rounds + 1
+            && type_equal(&g->node[m->to].type, want))
+            return m->to;
+    Attr a = { .id = rounds + 1 };
+    Ref q = emit_typed(g, OP_reshard, &a, *want, &r, 1, NULL,
+                       g->node[r].loc);
+    label_like(g, q, r);
+    g->node[q].segment = reader->segment;
+    remember(p, r, q);
+    return q;
+}
+
 static Ref label_like(Graph *g, Ref q, Ref r)
 {
     g->node[q].segment = g->node[r].segment;
@@ -83,7 +113,6 @@ static Ref label_like(Graph *g, Ref q, Ref r)
 }
 
 static Ref again(Prop *p, Ref r, const Type *want);
-static Ref have_want(Prop *p, Ref r, const Type *want);
 
 /* Inner letters of a group carry no axes. */
 static void inner_letters(const Sig *s, bool *inner)
@@ -258,7 +287,7 @@ static void wishes(const Graph *g, const Sig *s, Op op, const Ref *in,
 }
 
 /* V1: an axis goes to the letter of the largest operand that asks for it. */
-static void one_letter_an_axis(Wish *w)
+static void one_letter_an_axis(const Mesh *m, bool rings, Wish *w)
 {
     bool done[NLETTER] = {0};
     Axes used = 0;
@@ -271,6 +300,8 @@ static void one_letter_an_axis(Wish *w)
         if (best < 0)
             return;
         done[best] = true;
+        if (split_axes(w[best].split) & used && rings)
+            w[best].split = ring_split(m, w[best].split);
         if (split_axes(w[best].split) & used)
             w[best].split = 0;
         used |= split_axes(w[best].split);
@@ -416,10 +447,26 @@ static Ref constrain(Prop *p, const Node *n)
     return q == NONE ? have_want(p, r, &t) : label_like(p->c.out, q, r);
 }
 
+/* Of queries and keys that lie over one axis, keys come round. */
+static void queries_stay(const Sig *s, Wish *w)
+{
+    for (int d = 0; d < s->in[0].ndim; d++) {
+        int c = s->in[0].dim[d].c[0];
+        bool of_keys = false;
+        for (int k = 0; k < s->in[1].ndim; k++)
+            of_keys |= s->in[1].dim[k].c[0] == c;
+        if (!of_keys && w[c].split)
+            w[c].data = true, w[c].bytes = INT64_MAX;
+    }
+}
+
 static Ref place(Prop *p, Ref r)
 {
     Graph *g = p->c.out;
     const Node *n = &p->c.in->node[r];
+    for (int i = 0; i < n->nin; i++)
+        if (p->rounds[n->in[i]] > p->rounds[r])
+            p->rounds[r] = p->rounds[n->in[i]];
     Ref in[NIN], few[NIN], *x = few, *was = in;
     Wish w[NLETTER];
     if (n->nin > NIN) {
@@ -430,19 +477,27 @@ static Ref place(Prop *p, Ref r)
         was[i] = x[i] = finished(p, n, n->in[i]);
     Sig s = sig_bind(g, n->op, &n->attr, was, n->nin, n->loc);
     wishes(g, &s, n->op, was, w);
-    one_letter_an_axis(w);
+    bool rings = p->twins && ops[n->op].family == FAMILY_attention;
+    if (rings)
+        queries_stay(&s, w);
+    one_letter_an_axis(&g->mesh, rings, w);
     for (int i = 0; i < n->nin; i++) {
         if (ops[n->op].arity >= 0 && s.in[i].unread)
             continue;
         Type t = wanted(p, n, &s, was, i, w);
-        x[i] = have_want(p, was[i], &t);
+        x[i] = ring_between(&g->mesh, &g->node[was[i]].type, &t)
+             ? ring_want(p, was[i], &t, n, p->rounds[r])
+             : have_want(p, was[i], &t);
     }
     Ref q = emit(g, n->op, &n->attr, x, n->nin, n->loc);
     Node *m = &g->node[q];
     m->segment = n->segment, m->scope = n->scope, m->stage = n->stage;
     m->name = n->name;
     m->again = n->again == NONE ? NONE : p->c.map[n->again];
-    return q;
+    Type t = ring_left(&g->mesh, &m->type);
+    Ref left = p->twins ? have_want(p, q, &t) : q;
+    p->rounds[r] += left != q;
+    return left;
 }
 
 static bool same_sizes(const Type *a, const Type *b)
@@ -484,7 +539,8 @@ Graph *pass_propagate(const Graph *in, Job *j)
 {
     Prop p = { copy_begin(in, j), j->scratch, NULL, 0,
                graph_uses(in, j->scratch), leaves_ahead(in, j->scratch),
-               j->plan };
+               j->plan, ring_twins(&in->mesh),
+               alloc(j->scratch, (in->n + 1) * sizeof *p.rounds) };
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];

@@ -104,6 +104,27 @@ static bool coll_axes_ok(const DpcUnit *u, const DpcColl *k)
 
 /* A reduction ends a fold that its operand owes, a gather a split, and all
  * else stays. */
+static DpcAxes swapped(DpcAxes a, DpcAxes ring)
+{
+    DpcAxes both = a & ring;
+    return both && both != ring ? a ^ ring : a;
+}
+
+/* A ring: its axis and the twin of that change places. */
+static bool ring_types_ok(const DpcUnit *u, const DpcColl *k,
+                          const DpcBuf *in, const DpcBuf *out)
+{
+    DpcAxes ring = 0;
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (u->axis[i].twin > 0 && u->axis[i].kind == DPC_TIME
+            && k->axes == (DpcAxes)(1u << (u->axis[i].twin - 1))
+            && u->axis[u->axis[i].twin - 1].size == u->axis[i].size)
+            ring = k->axes | (DpcAxes)(1u << i);
+    return ring && (in->split & ring)
+        && out->split == swapped(in->split, ring)
+        && out->pending == swapped(in->pending, ring);
+}
+
 static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
                           const DpcBuf *out)
 {
@@ -244,7 +265,9 @@ static DpcStatus coll_ok(const DpcCheck *c, uint32_t s)
         const DpcColl *k = &c->u->coll[t->call + i / 2];
         const DpcBuf *in = &c->p->buf[c->p->arg[t->arg + i]];
         const DpcBuf *out = &c->p->buf[c->p->arg[t->arg + i + 1]];
-        if (!coll_axes_ok(c->u, k) || !coll_types_ok(k, in, out))
+        bool types = k->kind == DPC_RING ? ring_types_ok(c->u, k, in, out)
+                   : coll_types_ok(k, in, out);
+        if (!coll_axes_ok(c->u, k) || !types)
             return dpc_check_fault(c, s, "operand %u: the collective's axes "
                                    "are not those of its parts or folds", i);
         if (in->size != coll_bytes(c->u, k, false)

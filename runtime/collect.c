@@ -9,6 +9,7 @@
  *   all_gather      part of `size` a member -> whole
  *   reduce_scatter  whole -> part of `size`
  *   all_to_all      whole `to_size`, part of `size` -> part, whole
+ *   ring            this rank's -> its partner's, of this turn
  *   halo            part of `size` -> with rows of both neighbours
  *
  * A halo is an exchange between neighbours of the group; ranks that it joins
@@ -274,7 +275,20 @@ static DpcStatus halo(DpcRt *rt, const DpcColl *c, int32_t g, const void *in,
     return s;
 }
 
-DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
+/* With the rank that this turn makes its partner. */
+static DpcStatus ring(DpcRt *rt, const DpcColl *c, int32_t g, int32_t partner,
+                      const void *in, void *out)
+{
+    int64_t bytes = c->outer * c->size * c->inner * dpc_dtype_size(c->dtype);
+    DpcHop h[2] = {{g, partner, bytes, true, (void *)(uintptr_t)in},
+                   {g, partner, bytes, false, out}};
+    if (partner == rt->comm->index[g])
+        return alone(c, in, out);
+    return rt->comm->ops->exchange(rt->comm, h, 2);
+}
+
+DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, int32_t turn,
+                          const void *in, void *out)
 {
     const DpcColl *c = &rt->unit->coll[call];
     int32_t g = rt->group[call];
@@ -282,6 +296,8 @@ DpcStatus dpc_collect_run(DpcRt *rt, uint32_t call, const void *in, void *out)
         return halo(rt, c, g, in, out);
     if (g < 0)
         return alone(c, in, out);
+    if (c->kind == DPC_RING)
+        return ring(rt, c, g, dpc_rt_partner(rt, c->axes, turn), in, out);
     int32_t n = rt->comm->members[g];
     DpcWire w = {.dtype = c->dtype, .fold = c->fold, .group = g, .in = in,
                  .out = out, .count = block_of(joined(c), n)};

@@ -37,6 +37,8 @@ typedef struct DpcAxis {
     const char *name;
     int32_t size;
     uint8_t kind;                         /* ranks, roles, or turns of one */
+    int32_t twin;                         /* TIME: axis + 1 whose ranks meet
+                                             in its turns (a ring); 0 */
 } DpcAxis;
 
 typedef enum DpcSpace {
@@ -154,7 +156,7 @@ typedef struct DpcConv {
 
 typedef enum DpcCollKind {
     DPC_ALL_REDUCE, DPC_REDUCE_SCATTER, DPC_ALL_GATHER, DPC_ALL_TO_ALL,
-    DPC_SEND, DPC_RECV, DPC_HALO
+    DPC_SEND, DPC_RECV, DPC_HALO, DPC_RING
 } DpcCollKind;
 typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
 

@@ -99,11 +99,29 @@ static int32_t turn_coord(const DpcUnit *u, uint32_t axis, int32_t turn)
     return turn % u->axis[axis].size;
 }
 
+/* A rank begins a ring at its own place, so that two are partners at a turn:
+ * where one is i and sees t, the other is t and sees i. */
+static int32_t ring_coord(const DpcRt *rt, uint32_t axis, int32_t turn)
+{
+    int32_t of = rt->unit->axis[axis].twin, n = rt->unit->axis[axis].size;
+    int32_t at = turn_coord(rt->unit, axis, turn);
+    return of ? (at + n - rt->coord[of - 1]) % n : at;
+}
+
+int32_t dpc_rt_partner(const DpcRt *rt, DpcAxes axes, int32_t turn)
+{
+    for (uint32_t i = 0; i < rt->unit->naxis; i++)
+        if (rt->unit->axis[i].twin
+            && axes >> (rt->unit->axis[i].twin - 1) & 1)
+            return ring_coord(rt, i, turn);
+    return 0;
+}
+
 static void coord_at(const DpcRt *rt, int32_t turn, int32_t *coord)
 {
     for (uint32_t i = 0; i < rt->unit->naxis; i++)
         coord[i] = rt->unit->axis[i].kind == DPC_TIME
-                       ? turn_coord(rt->unit, i, turn) : rt->coord[i];
+                       ? ring_coord(rt, i, turn) : rt->coord[i];
 }
 
 /* "dp=2 tp=4" of the axes over ranks. */

@@ -138,7 +138,11 @@ DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
                           uint32_t round, uint64_t number);
 /* collect.c: groups of ranks, and one collective. */
 DpcStatus dpc_collect_open(DpcRt *);
-DpcStatus dpc_collect_run(DpcRt *, uint32_t call, const void *in, void *out);
+DpcStatus dpc_collect_run(DpcRt *, uint32_t call, int32_t turn,
+                          const void *in, void *out);
+/* Its coordinate in the turns of a ring over `axes`: also that of the rank
+ * which it meets in that turn. */
+int32_t dpc_rt_partner(const DpcRt *, DpcAxes axes, int32_t turn);
 /* n hops from row `call` on, all at once; at[i]: what the i-th sends or
  * gets. */
 DpcStatus dpc_collect_hops(DpcRt *, uint32_t call, uint32_t n, void **at);

@@ -18,7 +18,8 @@ static DpcStatus collect(DpcRt *rt, const DpcStep *t, void **a)
     double begin = dpc_now();
     DpcStatus s = DPC_OK;
     for (uint32_t i = 0; !s && i + 1 < t->narg; i += 2)
-        s = dpc_collect_run(rt, t->call + i / 2, a[i], a[i + 1]);
+        s = dpc_collect_run(rt, t->call + i / 2, t->turn, a[i],
+                            a[i + 1]);
     rt->times.comm += dpc_now() - begin;
     return s;
 }

@@ -361,14 +361,14 @@ static DpcStatus collectives(DpcRt *rt, Rank *r)
     DpcStatus s = DPC_OK;
     for (int i = 0; i < 12; i++)
         in[i] = (float)(i + 100 * me);
-    if ((s = dpc_collect_run(rt, 0, in, out)))    /* all_gather, part 2 */
+    if ((s = dpc_collect_run(rt, 0, 0, in, out)))    /* all_gather, part 2 */
         return s;
     for (int o = 0; o < 2; o++) {
         wrong += out[o * 3] != (float)(o * 2);
         wrong += out[o * 3 + 1] != (float)(o * 2 + 1);
         wrong += out[o * 3 + 2] != (float)(100 + o * 2);
     }
-    if ((s = dpc_collect_run(rt, 1, in, out)))    /* reduce_scatter */
+    if ((s = dpc_collect_run(rt, 1, 0, in, out)))    /* reduce_scatter */
         return s;
     for (int o = 0; o < 2; o++)
         for (int i = 0; i < 2; i++) {
@@ -380,7 +380,7 @@ static DpcStatus collectives(DpcRt *rt, Rank *r)
         int row = me * 2 + i / 4 % 2;
         x[i] = row < 3 ? (float)(i / 8 * 12 + row * 4 + i % 4) : -1;
     }
-    if ((s = dpc_collect_run(rt, 2, x, y)))       /* all_to_all */
+    if ((s = dpc_collect_run(rt, 2, 0, x, y)))       /* all_to_all */
         return s;
     for (int i = 0; i < 12; i++)
         wrong += y[i] != (float)(i / 6 * 12 + i / 2 % 3 * 4 + me * 2 + i % 2);
@@ -419,7 +419,7 @@ static DpcStatus neighbours(DpcRt *rt, Rank *r)
     int me = rt->comm->rank, wrong = 0;
     for (int i = 0; i < 8; i++)
         in[i] = (float)(100 * (i / 4) + 4 * me + i % 4 + 1);
-    DpcStatus s = dpc_collect_run(rt, 0, in, out);
+    DpcStatus s = dpc_collect_run(rt, 0, 0, in, out);
     for (int i = 0; i < 20 && !s; i++) {
         int at = 4 * me - 2 + i % 10;     /* of the twelve of a picture */
         float want = (float)(100 * (i / 10) + at + 1);

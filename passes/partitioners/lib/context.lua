@@ -100,6 +100,16 @@ function context.gather(e, i, a, say, is)
     end)
 end
 
+-- Keys and values of an attention in one piece come round; of others, whose
+-- scores lie in memory, they are joined.
+function context.ring(e, i, a, say, is)
+    if e.nodes[i].op ~= "attn" then return context.gather(e, i, a, say, is) end
+    operand(e, i, a, 1, nil, nil, say)
+    for m = 2, 3 do
+        operand(e, i, a, m, { tokens = "sp" }, { tokens = "sp" }, say)
+    end
+end
+
 -- Heads in parts instead of tokens, while they attend (Jacobs et al., 2023).
 function context.heads(e, i, a, say, is)
     local parts, joined = { tokens = "", heads = "sp" },
@@ -128,7 +138,7 @@ function context.heads(e, i, a, say, is)
     end)
 end
 
-function context.plan(g, mix)
+function context.plan(g, mix, rings)
     local sp = share.group(g, "sp", g.ranks, "ranks that share the tokens")
     local value = {}
     for _, entry in ipairs(sp > 1 and g.entries or {}) do
@@ -139,7 +149,8 @@ function context.plan(g, mix)
     end
     return {
         mesh = { { "dp", g.ranks // sp }, { "sp", sp },
-                 { "mb", g.micro, "time" } },
+                 { "mb", g.micro, "time" },
+                 rings and { "sp'", sp, "time" } or nil },
         value = value,
         leaf = function(leaf) return leaf.batch and { "dp/mb" } or {} end,
     }
