@@ -176,8 +176,24 @@ static DpcStatus source_find(DpcFeed *f, const DpcFeedHow *how, Place *p,
 
 /* ---- places ---- */
 
-static void place_fill(DpcFeed *f, uint32_t program, Place *p, int32_t turn)
+/* The first turn of an instance, which is counted along some time axes; turns
+ * are, row-major, along all of them. */
+static int32_t turn_of_slot(const DpcUnit *u, DpcAxes along, int32_t slot)
 {
+    int32_t turn = 0, step = 1;
+    for (uint32_t i = u->naxis; i-- > 0;) {
+        int32_t n = u->axis[i].kind == DPC_TIME ? u->axis[i].size : 1;
+        if (n > 1 && along >> i & 1)
+            turn += slot % n * step, slot /= n;
+        step *= n;
+    }
+    return turn;
+}
+
+static void place_fill(DpcFeed *f, uint32_t program, Place *p, DpcAxes along,
+                       int32_t slot)
+{
+    int32_t turn = turn_of_slot(f->rt->unit, along, slot);
     int32_t coord[DPC_NAXIS];
     int64_t local[DPC_NDIM] = {0};
     dpc_feed_coord(f->rt, f->rt->comm->rank, turn, coord);
@@ -190,7 +206,7 @@ static void place_fill(DpcFeed *f, uint32_t program, Place *p, int32_t turn)
         p->ext[d - 1] = local[d];
         p->stride *= local[d];
     }
-    p->to = dpc_rt_port(f->rt, program, p->leaf->name, turn);
+    p->to = dpc_rt_port(f->rt, program, p->leaf->name, slot);
     p->size = p->stride * local[0];
 }
 
@@ -248,7 +264,7 @@ static DpcStatus places_make(DpcFeed *f, uint32_t program,
         for (int32_t k = 0; !s && k < (b->slots ? b->slots : 1); k++) {
             Place *q = &f->place[f->nplace++];
             *q = first;
-            place_fill(f, program, q, k);
+            place_fill(f, program, q, b->along, k);
             s = place_check(f, l, b, q);
         }
         if (s)
