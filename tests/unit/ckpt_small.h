@@ -57,7 +57,7 @@ static int teardown(void **state)
 /* ---- a unit and its states ---- */
 
 enum { NVALUE = 70 };
-static const DpcAxis axis[] = { { "a", 1, DPC_SPACE } };
+static const DpcAxis axis[] = { { "a", 1, DPC_SPACE, 0 } };
 static const DpcLeaf leaf[] = {
     { .name = "w", .loc = "m.lua:1", .kind = DPC_PARAM, .ndim = 1,
       .dim = { NVALUE }, .bytes = 4 * NVALUE },

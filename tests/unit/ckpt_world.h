@@ -117,9 +117,10 @@ static void leaves_place(Mesh *m)
 static void mesh_make(Mesh *m, const Plan *p)
 {
     memset(m, 0, sizeof *m);
-    m->axis[0] = (DpcAxis){ "a", p->a, p->staged ? DPC_STAGE : DPC_SPACE };
-    m->axis[1] = (DpcAxis){ "b", p->b, DPC_SPACE };
-    m->axis[2] = (DpcAxis){ "c", p->c ? p->c : 1, DPC_SPACE };
+    m->axis[0] = (DpcAxis){ "a", p->a, p->staged ? DPC_STAGE : DPC_SPACE,
+                             0 };
+    m->axis[1] = (DpcAxis){ "b", p->b, DPC_SPACE, 0 };
+    m->axis[2] = (DpcAxis){ "c", p->c ? p->c : 1, DPC_SPACE, 0 };
     m->size = plan_size(p);
     memcpy(m->leaf, plan_of_tables, sizeof m->leaf);
     memcpy(m->leaf[0].split, p->w, sizeof p->w);

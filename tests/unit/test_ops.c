@@ -276,6 +276,8 @@ static bool keeps_value(Op op, const Type *t, Axes owed, const Attr *a,
                         const Type *want)
 {
     Mesh m = { 2, { { "x", 2, SPACE }, { "t", 3, TIME } } };
+    if (op == OP_ring)
+        m.axis[1] = (Axis){ "x'", 2, TIME };
     Graph *g = graph_new(arena, &m);
     ErrTrap trap;
     Type u;

@@ -135,8 +135,8 @@ static const int64_t leaf_bytes[] = {64};
 static void toy_make(Toy *t, int ranks, int turns)
 {
     *t = (Toy){0};
-    t->axis[0] = (DpcAxis){"dp", ranks, DPC_SPACE};
-    t->axis[1] = (DpcAxis){"mb", turns, DPC_TIME};
+    t->axis[0] = (DpcAxis){"dp", ranks, DPC_SPACE, 0};
+    t->axis[1] = (DpcAxis){"mb", turns, DPC_TIME, 0};
     t->leaf[0] = (DpcLeaf){.name = "w", .loc = "toy.lua:1", .bytes = 4};
     t->leaf[1] = (DpcLeaf){.name = "x", .kind = DPC_INPUT, .ndim = 1,
         .dim = {(int64_t)ranks * turns * ROWS}, .split = {0x21}};

@@ -179,8 +179,8 @@ static const DpcUnit *toy_make(int ranks)
     static const DpcPort eval_ports[] = {
         {TOY_X, B_X}, {TOY_LOSS, B_LOSS}, {TOY_LR, B_LR}};
     toy_rows = TOY_BATCH / TOY_TURNS / ranks;
-    toy_axis[0] = (DpcAxis){"data", ranks, DPC_SPACE};
-    toy_axis[1] = (DpcAxis){"turn", TOY_TURNS, DPC_TIME};
+    toy_axis[0] = (DpcAxis){"data", ranks, DPC_SPACE, 0};
+    toy_axis[1] = (DpcAxis){"turn", TOY_TURNS, DPC_TIME, 0};
     toy_leaves_make();
     for (int i = 0; i < B_N; i++)
         toy_buf[i] = (DpcBuf){64 * i, 4, 0, 1, DPC_IO, DPC_F32 + 1,
