@@ -38,6 +38,7 @@ static void sizes_add(Tries *t, const Options *o, int ranks, int inside,
         try_add(t, micro, NULL, "megatron", tp, "sp=true")->size = n;
         try_add(t, micro, NULL, "ulysses", sp, NULL);
         try_add(t, micro, NULL, "ring", sp, NULL);
+        try_add(t, micro, NULL, "spatial", sp, NULL);
     }
 }
 
