@@ -6,6 +6,7 @@
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
 #   ./build.sh parity [FILE]   models against numbers of the originals
 #   ./build.sh plans [N]       models trained under many plans, or N: one loss
+#   ./build.sh auto            the partitioner auto against the shipped ones
 #   ./build.sh verify [N [M]]  N drawn (model, plan) pairs proven, 400; and
 #                              the checker against M mutants a class, 200
 #   ./build.sh tsan [NAME]     training steps under ThreadSanitizer
@@ -320,6 +321,7 @@ demo)    shift; DPC_BEGIN=$(date +%s); export DPC_BEGIN
          build && "$BUILD/dpc" demo "$@" ;;
 parity)  shift; parity "$@" ;;
 plans)   shift; plans "$@" ;;
+auto)    build >&2 && BUILD=$BUILD sh tests/bench/auto_pairs.sh ;;
 verify)  shift; verify "$@" ;;
 tsan)    shift; tsan "$@" ;;
 bench)   shift; bench "$@" ;;

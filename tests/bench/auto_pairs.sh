@@ -2,14 +2,15 @@
 # auto_pairs.sh -- auto against every shipped partitioner, on 30 pairs of a
 # model and a cluster, by simulation.
 #
-#   tests/bench/auto_pairs.sh
+#   ./build.sh auto
 #
 # A row a pair: the step of auto's plan, that of the quickest shipped
 # partitioner as it is without options, and which that is.  auto is never
-# slower; the exit code says so.
-set -eu
+# slower; the closing line and the exit code say so.  Small networks with large
+# batches: the compiler's time goes by the graph, the clock's by the sizes.
+set -u
 cd "$(dirname "$0")/../.."
-dpc=$PWD/build/dpc
+dpc=$PWD/${BUILD:-build}/dpc
 export DPC_HOME="$PWD"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,11 +18,10 @@ trap 'rm -rf "$work"' EXIT
 # step PARTITIONER...: milliseconds of the plan; nothing where there is none.
 step() {
     "$dpc" plan $model $where --partitioner "$@" -o "$work/plan" 2>&1 |
-        awk 'NR == 2 && !/does not fit|refused/ { print $(NF - 5) }'
+        awk 'NR == 2 && !/do(es)? not fit|refused/ { print $(NF - 5) }'
 }
 
-for model in models/mlp.lua models/dalle2/clip.lua models/dalle2/prior.lua \
-    models/dalle2/decoder.lua models/dalle2/judge.lua; do
+while read -r model; do
     for where in "--ranks 2" "--ranks 4" "--cluster a100-80" \
         "--cluster 4xh100" "--cluster 2x4xl40s" "--cluster 2xb200"; do
         for p in passes/partitioners/*.lua; do
@@ -30,9 +30,20 @@ for model in models/mlp.lua models/dalle2/clip.lua models/dalle2/prior.lua \
         done | sort -g | head -1 > "$work/best"
         echo "$model|$where|$(step auto)|$(cat "$work/best")"
     done
-done | awk -F'[| ]' '
-    BEGIN { printf "%-26s %-20s %10s %10s\n", "model", "cluster", "auto ms",
+done <<MODELS | awk -F'|' '
+models/mlp.lua
+tests/models/attn.lua -D batch=4096
+models/dalle2/prior.lua -D size=tiny -D batch=8192
+models/dalle2/clip.lua -D size=tiny -D batch=4096
+models/dalle2/decoder.lua -D size=tiny -D batch=4096
+MODELS
+    BEGIN { printf "%-52s %-20s %10s %10s\n", "model", "cluster", "auto ms",
             "best ms" }
-    { n++; if ($4 == "" || $4 > $5 * 1.000001) bad++
-      printf "%-26s %-20s %10s %10s %s\n", $1, $2 " " $3, $4, $5, $6 }
-    END { printf "%d pairs, auto is slower in %d\n", n, bad; exit bad > 0 }'
+    { split($4, best, " ")
+      worse = $3 == "" || $3 > best[1] * 1.000001
+      bad += worse; n++
+      printf "%-52s %-20s %10s %10s %s%s\n", $1, $2, $3, best[1], best[2],
+          worse ? "  auto is slower" : ""
+      fflush() }
+    END { printf "%d passed, %d failed, 0 skipped\n", n - bad, bad
+          exit bad > 0 || n != 30 }'

@@ -63,6 +63,11 @@ exits 1 "ranks with other data" "ranks: not all have the same data .*start all o
 told_once "ranks with other data"
 apart --data data --steps 5 --lr 0.1
 exits 1 "ranks with other options" "ranks: not all have the same options"
+compile mlp other.bin --ranks 2 --partitioner zero
+run mpirun -n 1 ./two.bin train --data data --steps 5 : \
+    -n 1 ./other.bin train --data data --steps 5
+exits 1 "a rank with another binary" "ranks: not all have the same binary"
+told_once "a rank with another binary"
 apart --data nowhere --steps 5
 exits 1 "one rank without data" "nowhere: error: "
 told_once "one rank without data"
