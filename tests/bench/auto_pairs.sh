@@ -21,22 +21,26 @@ step() {
         awk 'NR == 2 && !/do(es)? not fit|refused/ { print $(NF - 5) }'
 }
 
-while read -r model; do
-    for where in "--ranks 2" "--ranks 4" "--cluster a100-80" \
-        "--cluster 4xh100" "--cluster 2x4xl40s" "--cluster 2xb200"; do
-        for p in passes/partitioners/*.lua; do
-            p=$(basename "$p" .lua)
-            s=$(step "$p") && [ -n "$s" ] && echo "$s $p"
-        done | sort -g | head -1 > "$work/best"
-        echo "$model|$where|$(step auto)|$(cat "$work/best")"
-    done
-done <<MODELS | awk -F'|' '
+rows() {
+    while read -r model; do
+        for where in "--ranks 2" "--ranks 4" "--cluster a100-80" \
+            "--cluster 4xh100" "--cluster 2x4xl40s" "--cluster 2xb200"; do
+            for p in passes/partitioners/*.lua; do
+                p=$(basename "$p" .lua)
+                s=$(step "$p") && [ -n "$s" ] && echo "$s $p"
+            done < /dev/null | sort -g | head -1 > "$work/best"
+            echo "$model|$where|$(step auto < /dev/null)|$(cat "$work/best")"
+        done
+    done <<MODELS
 models/mlp.lua
 tests/models/attn.lua -D batch=4096
 models/dalle2/prior.lua -D size=tiny -D batch=8192
 models/dalle2/clip.lua -D size=tiny -D batch=4096
 models/dalle2/decoder.lua -D size=tiny -D batch=4096
 MODELS
+}
+
+rows | awk -F'|' '
     BEGIN { printf "%-52s %-20s %10s %10s\n", "model", "cluster", "auto ms",
             "best ms" }
     { split($4, best, " ")
