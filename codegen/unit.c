@@ -26,7 +26,7 @@ static DpcBuf buf_row(Unit *u, const Graph *g, Ref r, int k)
     const Node *n = &g->node[root];
     if (!b->used)
         die("%s has no buffer", n->name);
-    int64_t at = b->space != LEAVES ? buf_place(b, k)
+    int64_t at = !space_leaves(b->space) ? buf_place(b, k)
                : u->leaf[unit_leaf(u, unit_leaf_kind(n->op), n->name, g,
                                    root)].at;
     return (DpcBuf){ .at = at, .size = b->size, .stride = b->stride,
@@ -518,6 +518,7 @@ Unit *unit_new(Graph *const *entry, int n, bool cuda, Arena *a)
     u->mesh = &entry[0]->mesh;
     u->nrole = (int)mesh_size(u->mesh, mesh_axes(u->mesh, STAGE));
     u->leaves = alloc(a, (size_t)u->nrole * sizeof *u->leaves);
+    u->host_leaves = alloc(a, (size_t)u->nrole * sizeof *u->host_leaves);
     for (int i = 0; i < n; i++)
         unit_leaves_add(u, entry[i]);
     unit_leaves_place(u);

@@ -37,7 +37,8 @@ typedef struct UnitOptions {
 typedef struct UnitReport {
     int kernels, compiled, cached;        /* files through cc, out of cache */
     int64_t leaves, arena, lower, io;     /* bytes of a rank: the most of all
-                                             roles and entries */
+                                             roles and entries; */
+    int64_t host_leaves, host;            /* of the host's memory */
     int roles;
     double seconds;                       /* in cc and ld */
 } UnitReport;
@@ -115,7 +116,7 @@ typedef struct Unit {
     uint32_t nconv, convcap;
     DpcColl *coll;
     uint32_t ncoll, collcap;
-    int64_t *leaves;                      /* by role */
+    int64_t *leaves, *host_leaves;        /* by role */
     int nrole;
     bool cuda;                            /* texts of kernels for that target */
 } Unit;

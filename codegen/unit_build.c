@@ -106,9 +106,13 @@ static void report_memory(Graph *const *entry, int n, const Unit *u,
             if (s->bytes[ARENA] > r->arena)
                 r->arena = s->bytes[ARENA], r->lower = s->lower;
             io += s->bytes[IO];
+            if (s->bytes[HOST_ARENA] > r->host)
+                r->host = s->bytes[HOST_ARENA];
         }
         r->io = io > r->io ? io : r->io;
         r->leaves = u->leaves[role] > r->leaves ? u->leaves[role] : r->leaves;
+        if (u->host_leaves[role] > r->host_leaves)
+            r->host_leaves = u->host_leaves[role];
     }
 }
 

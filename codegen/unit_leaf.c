@@ -57,6 +57,7 @@ uint32_t unit_leaf(Unit *u, int kind, const char *name, const Graph *g,
     *l = (DpcLeaf){ .name = name, .loc = n->loc, .doc = n->attr.doc,
         .kind = (uint8_t)kind, .dtype = (uint8_t)n->type.dtype,
         .ndim = (uint8_t)n->type.ndim, .role = leaf_role(g, kind, r),
+        .space = n->place == HOST ? DPC_HOST_LEAVES : DPC_LEAVES,
         .trainable = kind == DPC_PARAM && !n->attr.frozen,
         .residual = n->attr.residual != 0, .value = n->attr.value, .bytes = type_bytes(&g->mesh, &n->type) };
     for (int d = 0; d < n->type.ndim; d++)
@@ -90,9 +91,11 @@ void unit_leaves_place(Unit *u)
             bool held = l->kind == DPC_PARAM || l->kind == DPC_STATE;
             if (!held || l->role != role)
                 continue;
-            l->at = u->leaves[role < 0 ? 0 : role];
+            int64_t *taken = l->space == DPC_LEAVES ? u->leaves
+                           : u->host_leaves;
+            l->at = taken[role < 0 ? 0 : role];
             for (int k = 0; k < u->nrole; k++)
                 if (role < 0 || k == role)
-                    u->leaves[k] += (l->bytes + 63) / 64 * 64;
+                    taken[k] += (l->bytes + 63) / 64 * 64;
         }
 }

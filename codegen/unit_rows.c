@@ -12,6 +12,7 @@ static DpcProgram program_row(const Program *p)
         .wait = p->wait, .how = p->how, .pos = p->pos,
         .watch = p->watch, .watched = p->watched,
         .arena = s->bytes[ARENA], .io = s->bytes[IO],
+        .host = s->bytes[HOST_ARENA],
         .arena_lower = s->lower, .flops = p->flops, .batch = p->batch
     };
 }
@@ -35,6 +36,6 @@ DpcUnit unit_rows(const Unit *u, const char *model)
         .nkernel = u->nkernel, .ndot = u->ndot, .nconv = u->nconv,
         .ncoll = u->ncoll, .axis = axis, .leaf = u->leaf, .program = p,
         .kernel = k, .dot = u->dot, .conv = u->conv, .coll = u->coll,
-        .leaves = u->leaves
+        .leaves = u->leaves, .host_leaves = u->host_leaves
     };
 }

@@ -55,8 +55,9 @@ static void leaves(Text *t, const Unit *u)
         numbers(t, l->dim, DPC_NDIM);
         text_add(t, ",");
         splits(t, l->split, DPC_NDIM);
-        text_add(t, ",%d,%lld,%lld,%.17g,%lld,", l->role, (long long)l->at,
-                 (long long)l->bytes, l->value, (long long)l->limit);
+        text_add(t, ",%d,%d,%lld,%lld,%.17g,%lld,", l->role, l->space,
+                 (long long)l->at, (long long)l->bytes, l->value,
+                 (long long)l->limit);
         quote(t, l->table);
         text_add(t, "},\n");
     }
@@ -144,10 +145,11 @@ static void programs(Text *t, const Unit *u)
         text_add(t, "{");
         quote(t, p->g->entry);
         text_add(t, ",%d,%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
-                 "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,"
+                 "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,%lld,"
                  "%.17g,%lld},\n", p->g->role, p->nstep, p->nbuf, p->nnode, p->nport,
                  s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
+                 (long long)s->bytes[HOST_ARENA],
                  (long long)s->lower, p->flops, (long long)p->batch);
     }
     text_add(t, "};\n");
@@ -265,6 +267,8 @@ char *unit_text(const Unit *u, const UnitOptions *o)
     programs(&t, u);
     text_add(&t, "static const int64_t leaves[] = ");
     numbers(&t, u->leaves, u->nrole);
+    text_add(&t, ";\nstatic const int64_t host_leaves[] = ");
+    numbers(&t, u->host_leaves, u->nrole);
     text_add(&t, ";\n");
     uint64_t h = hash_text(t.p, t.n);
     text_add(&t, "__attribute__((section(\".dpc_unit\")))\n"
@@ -273,7 +277,8 @@ char *unit_text(const Unit *u, const UnitOptions *o)
     text_add(&t, ",");
     quote(&t, o->version);
     text_add(&t, ",\"%016llx\",%d,%u,%d,%u,%u,%u,%u,%d,%d,\naxis,leaf,program,"
-             "kernel,watch,dot,conv,coll,run,leaves,\n", (unsigned long long)h,
+             "kernel,watch,dot,conv,coll,run,leaves,"
+             "host_leaves,\n", (unsigned long long)h,
              u->mesh->naxis, u->nleaf, u->nprogram, u->nkernel, u->ndot,
              u->nconv, u->ncoll, o->nrun, o->threads);
     quote(&t, o->meta ? o->meta : "{}");

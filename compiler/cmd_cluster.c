@@ -9,7 +9,7 @@ static void rates_print(const Rates *r, const char *indent, FILE *f)
         { "f32", r->flops[F32] }, { "bf16", r->flops[BF16] },
         { "conv_f32", r->conv[F32] }, { "conv_bf16", r->conv[BF16] },
         { "work", r->work }, { "bandwidth", r->bandwidth },
-        { "launch", r->launch },
+        { "copy", r->copy }, { "launch", r->launch },
         { "step", r->step } };
     fprintf(f, "%s{ ", indent);
     if (r->threads)

@@ -167,6 +167,10 @@ static void report_print(const Options *o, const UnitOptions *u,
             "(bound %.1f), %.1f MiB of io%s\n", (double)r->leaves / (1 << 20),
             (double)r->arena / (1 << 20), (double)r->lower / (1 << 20),
             (double)r->io / (1 << 20), r->roles > 1 ? ", at most" : "");
+    if (r->host_leaves + r->host > 0)
+        fprintf(stderr, "dpc: and in the host's memory %.1f MiB of leaves, "
+                "%.1f MiB of arena%s\n", (double)r->host_leaves / (1 << 20),
+                (double)r->host / (1 << 20), r->roles > 1 ? ", at most" : "");
 }
 
 /* What a step sends, and how much of that nothing hides, by the clock. */

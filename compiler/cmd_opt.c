@@ -183,7 +183,8 @@ static Graph *prepare(const Options *o, Graph *const *entry, int n, int i)
 {
     Graph *g = entry[i];
     bool planned = o->plan || o->partitioner || o->ranks > 1 || o->micro > 1;
-    if (!planned && !o->stop_after && !o->dtype && !o->recompute) {
+    if (!planned && !o->stop_after && !o->dtype && !o->recompute
+        && !o->offload) {
         Job job = { .keep = o->arena };
         return has_grad(g) ? run_passes("grad", g, &job) : g;
     }

@@ -61,6 +61,8 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     Plan *p = plan_found(o, entry, nentry);
     const char *wrong = o->recompute
         ? recompute_read(o->arena, o->recompute, p) : NULL;
+    if (!wrong && o->offload)
+        wrong = offload_read(o->arena, o->offload, entry, nentry, p);
     if (wrong)
         usage("--%s", wrong);
     if (p->recompute == RECOMPUTE_AUTO && !p->bytes)

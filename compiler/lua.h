@@ -63,6 +63,9 @@ void plan_print(const Plan *, FILE *);
 /* Its word "recompute", read from text: NULL, or what is wrong; and as text. */
 const char *recompute_read(Arena *, const char *word, Plan *);
 const char *recompute_word(Arena *, const Plan *);
+/* So with "offload", of names in the entries. */
+const char *offload_read(Arena *, const char *list, Graph *const *entry,
+                         int nentry, Plan *);
 int plan_ranks(const Plan *);             /* processes that it wants */
 
 /* A cluster file: a path, the name of one of HOME/models/clusters, or such

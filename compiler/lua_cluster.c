@@ -116,7 +116,7 @@ static void keys_check(lua_State *L, const char *const *known, int n)
 static Rates rates_one(lua_State *L)
 {
     static const char *const known[] = { "threads", "f32", "bf16", "conv_f32",
-        "conv_bf16", "work", "bandwidth", "launch", "step" };
+        "conv_bf16", "work", "bandwidth", "copy", "launch", "step" };
     keys_check(L, known, COUNT(known));
     return (Rates){
         .threads = whole_at(L, "threads", CORES_MOST),
@@ -124,7 +124,8 @@ static Rates rates_one(lua_State *L)
         .conv = { [F32] = rate_at(L, "conv_f32"),
                   [BF16] = rate_at(L, "conv_bf16") },
         .work = rate_at(L, "work"), .bandwidth = rate_at(L, "bandwidth"),
-        .launch = seconds_at(L, "launch"), .step = seconds_at(L, "step"),
+        .copy = rate_at(L, "copy"), .launch = seconds_at(L, "launch"),
+        .step = seconds_at(L, "step"),
     };
 }
 

@@ -361,10 +361,22 @@ static void word_recompute(lua_State *L, Planning *p, int i)
     lua_pop(L, 1);
 }
 
+static void word_offload(lua_State *L, Planning *p, int i)
+{
+    int t = lua_getfield(L, i, "offload");
+    const char *wrong = t == LUA_TNIL ? NULL
+        : offload_read(front_of(L)->a, intern(front_of(L)->a, text_at(L, -1)),
+                       p->entry, p->nentry, p->plan);
+    if (wrong)
+        fail_at(L, p->loc, "%s", wrong);
+    lua_pop(L, 1);
+}
+
 static void rest_read(lua_State *L, Planning *p, int i)
 {
     static const char *const known[] = { "mesh", "leaf", "value", "bucket",
         "compute", "reduce", "gather", "compress", "exact", "recompute",
+        "offload",
         "stage", "role", "order", "alive" };
     for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
         const char *key = text_at(L, -2);
@@ -376,8 +388,8 @@ static void rest_read(lua_State *L, Planning *p, int i)
             plan_fail(L, p, "the %s has no word \"%s\"; %s%s", p->what, key,
                     near ? "did you mean " : "there are mesh, leaf, value, "
                     "bucket, compute, reduce, ",
-                    near ? near : "gather, compress, exact, recompute, stage, "
-                    "role, order, alive");
+                    near ? near : "gather, compress, exact, recompute, "
+                    "offload, stage, role, order, alive");
     }
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
@@ -401,6 +413,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
     p->plan->exact = lua_toboolean(L, -1);
     lua_pop(L, 3);
     word_recompute(L, p, i);
+    word_offload(L, p, i);
 }
 
 Split split_thin(Split s, const int *to)
@@ -556,6 +569,8 @@ void plan_print(const Plan *p, FILE *out)
     compress_print(p, out);
     fprintf(out, "    recompute = \"%s\",\n", recompute_word(a, p));
     arena_free(a);
+    if (p->offload)
+        fprintf(out, "    offload = \"%s\",\n", p->offload);
     fputs(p->exact ? "    exact = true,\n" : "", out);
     values_print(p, out);
     pipeline_print(p, out);

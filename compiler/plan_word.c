@@ -1,5 +1,7 @@
-/* plan_word.c -- the word "recompute" of a plan, as text and back. */
+/* plan_word.c -- the words "recompute" and "offload" of a plan, as text and
+ * back. */
 #include "compiler/lua.h"
+#include "passes/offload.h"
 #include <stdlib.h>
 
 static const char *const words[] = {      /* by Recompute */
@@ -40,4 +42,45 @@ const char *recompute_word(Arena *a, const Plan *p)
 {
     return p->bytes ? fmt(a, "auto:%lld", (long long)p->bytes)
          : words[p->recompute];
+}
+
+/* ---- offload ---- */
+
+/* Does the word name a param or state?  *have: all of them. */
+static bool names_any(Graph *const *entry, int nentry, const char *word,
+                      Arena *a, const char ***have, int *n)
+{
+    uint32_t count = 0, cap = 0;
+    for (int e = 0; e < nentry; e++)
+        for (Ref r = 0; r < entry[e]->n; r++) {
+            const Node *x = &entry[e]->node[r];
+            if (x->op != OP_param && x->op != OP_state)
+                continue;
+            if (name_fits(word, x->name))
+                return true;
+            GROW(a, *have, count, cap);
+            (*have)[count++] = x->name;
+        }
+    *n = (int)count;
+    return false;
+}
+
+const char *offload_read(Arena *a, const char *list, Graph *const *entry,
+                         int nentry, Plan *p)
+{
+    static const char *const known[] = { "none", "states", "params" };
+    for (const char *s = list; *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
+        const char *word = fmt(a, "%.*s", (int)strcspn(s, ","), s);
+        const char **have = NULL;
+        int k = 0, n = 0;
+        while (k < COUNT(known) && strcmp(word, known[k]) != 0)
+            k++;
+        if (k == COUNT(known)
+            && !names_any(entry, nentry, word, a, &have, &n))
+            return fmt(a, "offload: \"%s\" is none of none, states, params, "
+                       "and no param or state has that name%s", word,
+                       near_hint(word, have, n));
+    }
+    p->offload = strcmp(list, "none") == 0 || !*list ? NULL : list;
+    return NULL;
 }

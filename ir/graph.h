@@ -87,6 +87,7 @@ typedef enum Segment {                    /* when in the run a node works */
     SEG_NONE, INIT, BEGIN, FORWARD, BACKWARD, WEIGHT, UPDATE
 } Segment;
 enum { EVERY = -1 };                      /* stage: on all of them */
+typedef enum MemoryClass { DEVICE, HOST } MemoryClass; /* whose bytes */
 
 typedef struct Node {
     Op op;
@@ -103,6 +104,7 @@ typedef struct Node {
     Segment segment;
     Axes loop;                            /* time axes along which it runs */
     int stage;                            /* EVERY by default */
+    MemoryClass place;                    /* printed place=host */
     int layout;                           /* memory order: dimensions major
                                              first as decimal digits, printed
                                              0231; 0 row-major */

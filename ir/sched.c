@@ -40,6 +40,13 @@ Ref view_root(const Graph *g, Ref r)
     return r;
 }
 
+bool node_moves(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    return n->op == OP_copy
+        && g->node[view_root(g, n->in[0])].place != n->place;
+}
+
 /* What nodes of one launch share: bucket, else kernel, else nothing (-1). */
 static int key_of(const Node *n)
 {

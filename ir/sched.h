@@ -10,7 +10,9 @@
 
 #include "ir/graph.h"
 
-typedef enum Space { LEAVES, ARENA, IO, NSPACE } Space;   /* as DpcSpace */
+typedef enum Space {                      /* as DpcSpace */
+    LEAVES, ARENA, IO, HOST_LEAVES, HOST_ARENA, NSPACE
+} Space;
 
 /* Where the value of a node lives: of its instances (turn_instance) the k-th
  * in slot k % slots.  Slots lie `stride` apart, or where `place` says. */
@@ -42,8 +44,9 @@ typedef struct Step {
 } Step;
 
 /* One computes, one sums and gathers, one has the hops between roles: those
- * wait for another role, and nothing else should wait with them. */
-enum { STREAM_COMPUTE, STREAM_COLLECT, STREAM_HOP, NSTREAM };
+ * wait for another role, and nothing else should wait with them.  One copies
+ * between the host's memory and the device's. */
+enum { STREAM_COMPUTE, STREAM_COLLECT, STREAM_HOP, STREAM_COPY, NSTREAM };
 
 typedef struct Sched {
     Launch *launch;
@@ -55,6 +58,7 @@ typedef struct Sched {
     int64_t bytes[NSPACE];
     int64_t lower;                        /* largest sum of live ARENA bytes */
     uint32_t peak;                        /* the step at which ARENA peaks */
+    int64_t host_lower;                   /* the same of HOST_ARENA */
 } Sched;
 
 /* Group the nodes into launches: those of one bucket, of one kernel, and
@@ -70,6 +74,12 @@ bool node_is_spread(const Node *);
  * one that lies in another order, or through a view. */
 bool node_aligned(const Graph *, const Node *);
 Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
+/* Does the node copy between the host's memory and the device's? */
+bool node_moves(const Graph *, Ref);
+static inline bool space_leaves(Space s)
+{
+    return s == LEAVES || s == HOST_LEAVES;
+}
 int64_t buf_place(const Buf *, int instance);   /* first byte of that one */
 /* At least as many as either of the next two finds: room for its answer. */
 int launch_operands(const Graph *, const Launch *);

@@ -21,6 +21,7 @@ typedef struct Rates {
     double flops[NDTYPE], conv[NDTYPE];   /* of products, of convolutions; */
     double work;                          /* of loop nests: formulas */
     double bandwidth;                     /* bytes of memory, both ways */
+    double copy;                          /* bytes to or from the host's */
     double launch, step;                  /* seconds a kernel costs to start;
                                              a step beside its launches */
 } Rates;

@@ -13,7 +13,9 @@ const char *const segment_names[UPDATE + 1] = {
 };
 const char *const axis_kinds[TIME + 1] = { "", "stage", "time" };
 const char *const phase_names[PHASE_ANY] = { "tensor", "local", "sched" };
-const char *const space_names[NSPACE] = { "leaves", "arena", "io" };
+const char *const space_names[NSPACE] = { "leaves", "arena", "io",
+    "host_leaves", "host_arena" };
+const char *const memory_names[HOST + 1] = { "device", "host" };
 const char fold_marks[] = "+^~";
 
 /* ---- nodes by name ---- */
@@ -219,6 +221,8 @@ static void labels(Str *s, const Graph *g, const Node *n)
         str_add(s, " loop="), axes_list(s, &g->mesh, n->loop);
     if (n->stage != EVERY)
         str_add(s, " stage=%d", n->stage);
+    if (n->place == HOST)
+        str_add(s, " place=host");
     layout(s, n);
     if (n->kernel != -1)
         str_add(s, " kernel=%d", n->kernel);
@@ -323,6 +327,7 @@ static void sched_print(Str *s, const Graph *g, FILE *f)
         int_key(s, space_names[i], c->bytes[i], 0);
     int_key(s, "lower", c->lower, 0);
     int_key(s, "peak", c->peak, 0);
+    int_key(s, "host_lower", c->host_lower, 0);
     int_key(s, "events", c->nevent, 0);
     str_add(s, "\n");
     for (Ref r = 0; c->buf && r < g->n; r++, flush(s, f))

@@ -8,6 +8,7 @@ extern const char *const segment_names[UPDATE + 1];   /* "" for SEG_NONE */
 extern const char *const axis_kinds[TIME + 1];        /* "" for SPACE */
 extern const char *const phase_names[PHASE_ANY];
 extern const char *const space_names[NSPACE];
+extern const char *const memory_names[HOST + 1];
 extern const char fold_marks[];                       /* by Fold: "+^~" */
 
 /* May the character stand in a name without quotes? */

@@ -167,6 +167,8 @@ static bool label(Parser *p, const char *key, Line *l)
         n->loop = axes(p);
     else if (strcmp(key, "stage") == 0)
         n->stage = (int)token_int(p, 0, INT_MAX);
+    else if (strcmp(key, "place") == 0)
+        n->place = (MemoryClass)token_choice(p, "memory", memory_names, HOST + 1);
     else if (strcmp(key, "layout") == 0)
         n->layout = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(key, "kernel") == 0)
@@ -269,6 +271,7 @@ static void node_add(Parser *p, const char *name, Line *l)
     Node *n = &g->node[r], *from = &l->label;
     n->scope = from->scope;
     n->segment = from->segment, n->loop = from->loop, n->stage = from->stage;
+    n->place = from->place;
     n->layout = from->layout, n->kernel = from->kernel;
     n->bucket = from->bucket, n->stream = from->stream;
     n->moment = from->moment;

@@ -15,6 +15,8 @@ int launch_stream(const Graph *g, const Launch *l)
         return STREAM_HOP;
     if (n->op == OP_ring)
         return STREAM_COLLECT;
+    if (node_moves(g, l->node[0]))
+        return STREAM_COPY;
     return op_collects(n->op) && !(n->attr.axes & mesh_axes(&g->mesh, TIME))
         ? STREAM_COLLECT : STREAM_COMPUTE;
 }
@@ -24,11 +26,30 @@ bool launch_communicates(const Graph *g, const Launch *l)
     return launch_stream(g, l) != STREAM_COMPUTE;
 }
 
-static double transfer(const Graph *g, const Launch *l, const Cluster *c)
+static double given(double of_cluster, double of_target)
+{
+    return of_cluster > 0 ? of_cluster : of_target;
+}
+
+/* Between the host's memory and the device's; on a host both are one, which
+ * is read and written. */
+static double copy_seconds(const Graph *g, Ref r, const Job *j)
+{
+    static const Rates none;
+    const Rates *c = j->cluster ? &j->cluster->rates : &none;
+    double rate = given(c->copy, given(c->bandwidth,
+                        j->target ? j->target->bandwidth : 0) / 2);
+    double launch = given(c->launch, j->target ? j->target->launch : 0);
+    double bytes = (double)type_bytes(&g->mesh, &g->node[r].type);
+    return rate > 0 ? launch + bytes / rate : 0;
+}
+
+static double transfer(const Graph *g, const Launch *l, const Job *j)
 {
     double s = 0;
     for (int i = 0; i < l->n; i++)
-        s += transfer_seconds(g, l->node[i], c);
+        s += node_moves(g, l->node[i]) ? copy_seconds(g, l->node[i], j)
+           : transfer_seconds(g, l->node[i], j->cluster);
     return s;
 }
 
@@ -99,11 +120,6 @@ Amount launch_amount(const Graph *g, const Launch *l, const Target *t,
     return a;
 }
 
-static double given(double of_cluster, double of_target)
-{
-    return of_cluster > 0 ? of_cluster : of_target;
-}
-
 double amount_seconds(const Amount *a, const Rates *c, const Target *t)
 {
     double rate = given(c->flops[a->dtype], t->flops[a->dtype]);
@@ -123,7 +139,7 @@ static double launch_takes(const Graph *g, const Launch *l, const Job *j,
     static const Rates none;
     const Rates *c = j->cluster ? &j->cluster->rates : &none;
     if (launch_communicates(g, l))
-        return transfer(g, l, j->cluster);
+        return transfer(g, l, j);
     if (!j->target || j->target->bandwidth <= 0)
         return 0;
     Amount a = launch_amount(g, l, j->target, c->work > 0 ? uses : NULL);

@@ -33,6 +33,11 @@ static bool glob(const char *p, const char *s, size_t n)
     }
 }
 
+bool name_fits(const char *pattern, const char *name)
+{
+    return glob(pattern, name, strlen(name));
+}
+
 /* ---- the names of a plan's values, by their text ---- */
 
 struct ValueNames {

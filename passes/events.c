@@ -22,7 +22,7 @@ static Range range_of(const Graph *g, Ref r, int turn, bool write)
     const Buf *root = &g->sched->buf[b->root];
     int k = turn_instance(&g->mesh, node_along(g, b->root), turn);
     int64_t at = buf_place(root, k) + b->off;
-    Range x = { root->space, root->space == LEAVES ? b->root : NONE, at,
+    Range x = { root->space, space_leaves(root->space) ? b->root : NONE, at,
                 at + root->size, write };
     return x;
 }

@@ -191,7 +191,7 @@ static void fixed_places(Mem *m)
             place_io(m, r);
         if (op != OP_param && op != OP_state)
             continue;
-        set_buf(m, r, LEAVES, 1);
+        set_buf(m, r, g->node[r].place == HOST ? HOST_LEAVES : LEAVES, 1);
         m->fixed[r] = true;
     }
     for (uint32_t i = 0; i < g->nout; i++) {
@@ -215,14 +215,17 @@ static void item_new(Mem *m, Ref r, uint32_t index, int64_t size, Span life)
 
 /* Each instance of a value is placed by itself: those of two turns need not
  * lie alike, nor apart. */
-static void value_items(Mem *m)
+static void value_items(Mem *m, Space of)
 {
     Graph *g = m->g;
     for (Ref r = 0; r < g->n; r++) {
         Buf *b = &m->s->buf[r];
         if (!b->used || b->root != r || m->fixed[r])
             continue;
-        set_buf(m, r, ARENA, (int)turns_of(m, r));
+        Space space = g->node[r].place == HOST ? HOST_ARENA : ARENA;
+        if (space != of)
+            continue;
+        set_buf(m, r, space, (int)turns_of(m, r));
         for (uint32_t t = 0; t < turns_of(m, r); t++)
             item_new(m, r, t, b->stride, m->life[r * m->nturn + t]);
     }
@@ -267,18 +270,23 @@ static void settle(Buf *b)
         b->slots = 1, b->place = NULL;
 }
 
-static void place_arena(Mem *m)
+/* What lives in one of the two memories, and dies in the step. */
+static void place_arena(Mem *m, Space space)
 {
     Sched *s = m->s;
-    s->bytes[ARENA] = place_items(m->item, m->nitem, s->nstep, &s->lower,
-                                  &s->peak);
+    uint32_t peak;
+    m->nitem = 0;
+    value_items(m, space);
+    if (space == ARENA)
+        scratch_items(m);
+    s->bytes[space] = place_items(m->item, m->nitem, s->nstep,
+        space == ARENA ? &s->lower : &s->host_lower,
+        space == ARENA ? &s->peak : &peak);
     for (uint32_t i = 0; i < m->nitem; i++)
         if (m->item[i].node == NONE)
             s->step[m->item[i].index].scratch_at = m->item[i].at;
         else
             put(m, &m->item[i]);
-    for (Ref r = 0; r < m->g->n; r++)
-        settle(&s->buf[r]);
 }
 
 /* What lies in another's bytes says so itself, for those who read one row. */
@@ -322,9 +330,10 @@ Graph *pass_memory(const Graph *in, Job *j)
     find_roots(&m);
     lives(&m);
     fixed_places(&m);
-    value_items(&m);
-    scratch_items(&m);
-    place_arena(&m);
+    place_arena(&m, ARENA);
+    place_arena(&m, HOST_ARENA);
+    for (Ref r = 0; r < g->n; r++)
+        settle(&m.s->buf[r]);
     copy_places(&m);
     return g;
 }

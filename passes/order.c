@@ -117,6 +117,13 @@ static void edges_of(Order *o, uint32_t l)
     }
 }
 
+/* What is made of weights alone, or comes from the host. */
+static bool waits_for_reader(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    return n->segment == BEGIN || (n->place == DEVICE && node_moves(g, r));
+}
+
 /* What is done once a step comes right before its first reader: a filter that
  * ranks have to gather first would stop all of forward, were it packed at the
  * beginning. */
@@ -126,16 +133,16 @@ static void keys(Order *o)
     Ref *first = alloc(o->scratch, (g->n + 1) * sizeof *first);
     o->key = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->key);
     for (Ref r = 0; r < g->n; r++)
-        first[r] = g->node[r].segment == BEGIN ? g->n : r;
+        first[r] = waits_for_reader(g, r) ? g->n : r;
     for (Ref r = g->n; r-- > 0;)
         for (int i = 0; i < g->node[r].nin; i++) {
             Ref x = g->node[r].in[i];
-            if (g->node[x].segment == BEGIN && first[r] < first[x])
+            if (waits_for_reader(g, x) && first[r] < first[x])
                 first[x] = first[r];
         }
     for (uint32_t l = 0; l < o->s->nlaunch; l++) {
         const Launch *q = &o->s->launch[l];
-        bool begin = g->node[q->node[0]].segment == BEGIN;
+        bool begin = waits_for_reader(g, q->node[0]);
         o->key[l] = begin ? g->n : q->node[q->n - 1];
         for (int i = 0; begin && i < q->n; i++)
             if (first[q->node[i]] < o->key[l])
@@ -163,6 +170,12 @@ static int by_read(const void *a, const void *b)
          : (x->inst > y->inst) - (x->inst < y->inst);
 }
 
+/* What a gather feeds alone goes with it. */
+static bool made_of_one(const Order *o, const Launch *l)
+{
+    return l->n == 1 && o->g->node[l->node[0]].nin == 1;
+}
+
 /* The place of the first that reads what instance i makes, or what is made of
  * that alone (a pack). */
 static uint32_t first_read(const Order *o, uint32_t i, const uint32_t *place)
@@ -170,7 +183,7 @@ static uint32_t first_read(const Order *o, uint32_t i, const uint32_t *place)
     uint32_t first = UINT32_MAX;
     for (Edge *e = o->after[i]; e; e = e->next) {
         const Launch *l = &o->s->launch[o->inst[e->to].launch];
-        bool alone = l->n == 1 && o->g->node[l->node[0]].nin == 1;
+        bool alone = made_of_one(o, l);
         if (o->inst[e->to].launch == o->inst[i].launch)
             continue;                     /* its next turn */
         uint32_t at = alone ? first_read(o, e->to, place) : place[e->to];
@@ -179,8 +192,10 @@ static uint32_t first_read(const Order *o, uint32_t i, const uint32_t *place)
     return first;
 }
 
-/* Gathers of weights, by the place of their first reader in the list. */
-static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
+/* Gathers of weights, if `use`, and copies from the host, by the place of
+ * their first reader in the list. */
+static int find_gathers(const Order *o, const uint32_t *list, bool use,
+                        Gather *out)
 {
     uint32_t *place = alloc(o->scratch, (o->n + 1) * sizeof *place);
     int n = 0;
@@ -189,8 +204,10 @@ static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
     for (uint32_t i = 0; i < o->n; i++) {
         const Launch *l = &o->s->launch[o->inst[i].launch];
         const Node *x = &o->g->node[l->node[0]];
-        if (x->op != OP_all_gather || !launch_communicates(o->g, l)
-            || o->g->node[x->in[0]].segment > BEGIN)
+        bool gather = x->op == OP_all_gather && launch_communicates(o->g, l)
+            && o->g->node[x->in[0]].segment <= BEGIN;
+        if (!(gather && use) && !(node_moves(o->g, l->node[0])
+                                  && x->place == DEVICE))
             continue;
         Gather q = { i, first_read(o, i, place),
                      type_bytes(&o->g->mesh, &x->type) };
@@ -203,13 +220,34 @@ static int find_gathers(const Order *o, const uint32_t *list, Gather *out)
 
 enum { SHARES = 8, AHEAD = 2 };
 
+/* Of fetches 0 to i, of which those from k on are ahead: copies from the host
+ * have no operand to wait for, and would all begin with the step.  The last
+ * launch behind which there is time enough for twice what is ahead. */
+static void not_before(Order *o, const uint32_t *list, const Gather *q, int k,
+                       int i)
+{
+    double want = 0;
+    uint32_t at = q[i].read;
+    if (!node_moves(o->g, o->s->launch[o->inst[q[i].inst].launch].node[0]))
+        return;
+    for (int m = k; m <= i; m++)
+        want += 2 * o->takes[o->inst[q[m].inst].launch];
+    for (bool computes = false; at > 0 && (want > 0 || !computes); at--) {
+        const Launch *l = &o->s->launch[o->inst[list[at - 1]].launch];
+        computes = !launch_communicates(o->g, l) && !made_of_one(o, l);
+        want -= computes ? o->takes[o->inst[list[at - 1]].launch] : 0;
+    }
+    if (at)
+        order_edge(o, list[at], q[i].inst);
+}
+
 /* A gather waits until one before it is read: at least two are ahead, and a
  * share of all bytes.  The list with each gather right before its first
  * reader obeys, so no circle is made. */
-static void few_ahead(Order *o, const uint32_t *list)
+static bool few_ahead(Order *o, const uint32_t *list, bool use)
 {
     Gather *q = alloc(o->scratch, (o->n + 1) * sizeof *q);
-    int n = find_gathers(o, list, q);
+    int n = find_gathers(o, list, use, q);
     int64_t all = 0, ahead = 0;
     for (int i = 0; i < n; i++) {
         const Inst *x = &o->inst[q[i].inst];
@@ -221,8 +259,10 @@ static void few_ahead(Order *o, const uint32_t *list)
             ahead -= q[k].bytes;
         if (k && q[k - 1].read < q[i].read)
             order_edge(o, list[q[k - 1].read], q[i].inst);
+        not_before(o, list, q, k, i);
         ahead += q[i].bytes;
     }
+    return n > 0;
 }
 
 static const uint32_t *list_of(Order *o, const Job *j)
@@ -234,10 +274,8 @@ static void list_steps(Order *o, const Job *j)
 {
     o->takes = launches_seconds(o->g, o->s, j);
     const uint32_t *list = list_of(o, j);
-    if (j->plan && j->plan->gather == GATHER_USE) {
-        few_ahead(o, list);
+    if (few_ahead(o, list, j->plan && j->plan->gather == GATHER_USE))
         list = list_of(o, j);
-    }
     o->at = alloc(o->scratch, (o->s->nlaunch + 1) * sizeof *o->at);
     for (uint32_t k = 0; k < o->n; k++) {
         o->at[o->inst[list[k]].launch] = o->s->nstep;
@@ -247,16 +285,21 @@ static void list_steps(Order *o, const Job *j)
 
 /* ---- what outlives the step ---- */
 
-static Ref append_copy(Order *o, Ref r)
+static Ref append_copy(Order *o, Ref r, MemoryClass place)
 {
     Graph *g = o->g;
     const Node n = g->node[r];
     Ref q = emit_typed(g, OP_copy, NULL, n.type, &r, 1, NULL, n.loc);
     g->node[q].segment = n.segment, g->node[q].scope = n.scope;
-    g->node[q].stage = n.stage;
+    g->node[q].stage = n.stage, g->node[q].place = place;
     g->node[q].name = fmt(g->arena, "v%u", q);
     append(o, launch_add(o->s, o->keep, &q, 1), 0);
     return q;
+}
+
+static Ref own_copy(Order *o, Ref r)
+{
+    return append_copy(o, r, o->g->node[r].place);
 }
 
 /* Nobody's own: a leaf's value, or a view of another's. */
@@ -279,7 +322,7 @@ static void own_results(Order *o)
         for (uint32_t k = 0; k < g->nset; k++)
             other |= g->set[k].value == r;
         if (other)
-            g->out[i].ref = append_copy(o, r);
+            g->out[i].ref = append_copy(o, r, DEVICE);
     }
 }
 
@@ -356,12 +399,12 @@ static void settle_leaves(Order *o)
     for (uint32_t i = 0; i < g->nset; i++)
         if (borrowed(g, g->set[i].value)
             && is_set(g, view_root(g, g->set[i].value)))
-            g->set[i].value = append_copy(o, g->set[i].value);
+            g->set[i].value = own_copy(o, g->set[i].value);
     uint32_t temps = g->n;
     for (uint32_t i = 0; i < g->nset; i++)
         if (g->set[i].value < temps && g->node[g->set[i].value].op == OP_copy
             && borrowed(g, g->node[g->set[i].value].in[0]))
-            g->set[i].value = append_copy(o, g->set[i].value);
+            g->set[i].value = own_copy(o, g->set[i].value);
 }
 
 static void settle(Order *o)
@@ -374,7 +417,7 @@ static void settle(Order *o)
     for (uint32_t i = 0; i < g->nset; i++) {
         Ref v = g->set[i].value;
         if (borrowed(g, v) || given[v])
-            g->set[i].value = append_copy(o, v);
+            g->set[i].value = own_copy(o, v);
         given[v] = true;
     }
     const uint32_t *last = last_reads(o, limit);
@@ -383,7 +426,7 @@ static void settle(Order *o)
         if (g->set[i].value < limit
             && !takes_effect_in_place(o, g->set[i].leaf, g->set[i].value, last,
                                       aligned))
-            g->set[i].value = append_copy(o, g->set[i].value);
+            g->set[i].value = own_copy(o, g->set[i].value);
 }
 
 /* ---- rings ---- */

@@ -63,6 +63,8 @@ typedef struct Plan {
                                              same bits on any number of ranks */
     Recompute recompute;
     int64_t bytes;                        /* of AUTO: all that a rank holds */
+    const char *offload;                  /* what lives in the host's memory:
+                                             words (offload.h); NULL: nothing */
     StagePlan *stage;
     uint32_t nscope, scopecap;
     int nstage, *role_of;                 /* the role of each stage */
@@ -126,6 +128,8 @@ Graph **run_roles(const Graph *, Job *, int *n);
 void grad_append(Graph *g, Ref y, Ref dy, const Ref *wrt, int n, Ref *dwrt,
                  Arena *scratch);
 
+/* "*" stands for any letters up to a dot, "**" for dots as well. */
+bool name_fits(const char *pattern, const char *name);
 /* The values of a plan by name; of node r of a model's graph, those that name
  * it: their places in the plan, ascending, until the next call. */
 typedef struct ValueNames ValueNames;

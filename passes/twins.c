@@ -145,6 +145,17 @@ static uint64_t body_hash(Twins *t, const Body *b)
     return h ? h : 1;
 }
 
+/* All that such a launch reads from the host would have to be there at once. */
+static bool reads_moved(const Twins *t, const Body *b)
+{
+    const Graph *g = t->g;
+    for (uint32_t i = 0; i < b->n; i++)
+        for (int k = 0; k < g->node[b->node[i]].nin; k++)
+            if (node_moves(g, g->node[b->node[i]].in[k]))
+                return true;
+    return false;
+}
+
 static void find_bodies(Twins *t)
 {
     const Graph *g = t->g;
@@ -172,7 +183,8 @@ static void find_bodies(Twins *t)
                 g->node[g->node[r].in[i]].kernel == g->node[r].kernel;
     }
     for (int k = 0; k < t->n; k++) {
-        t->body[k].hash = body_hash(t, &t->body[k]);
+        t->body[k].hash = reads_moved(t, &t->body[k]) ? 0
+                        : body_hash(t, &t->body[k]);
         if (t->body[k].hash)
             level_of_kernel(t, k);
     }

@@ -73,10 +73,15 @@ static void world_tell(DpcApp *a)
         dpc_rt_planned(a->rt->whole, i, b);
         if (roles > 1)
             snprintf(of, sizeof of, "a rank of role %d", i);
+        double host = (double)(b[DPC_HOST_LEAVES] + b[DPC_HOST_ARENA]);
         dpc_app_note(a, "memory  params and states %.1f + arena %.1f + io "
             "%.1f = %.1f MiB %s, as planned", (double)b[DPC_LEAVES] / mib,
             (double)b[DPC_ARENA] / mib, (double)b[DPC_IO] / mib,
             (double)(b[DPC_LEAVES] + b[DPC_ARENA] + b[DPC_IO]) / mib, of);
+        if (host > 0)
+            dpc_app_note(a, "host    params and states %.1f + arena %.1f = "
+                "%.1f MiB %s, as planned", (double)b[DPC_HOST_LEAVES] / mib,
+                (double)b[DPC_HOST_ARENA] / mib, host / mib, of);
     }
 }
 
@@ -263,7 +268,7 @@ DpcStatus dpc_app_save(DpcApp *a, bool best)
                         .seed = a->rt->seed, .data = fingerprint(a->data),
                         .scalar = a->opt.scalar, .best = best};
     int keep = a->opt.keep < 0 ? 3 : (int)a->opt.keep;
-    DpcStatus s = dpc_ckpt_save(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+    DpcStatus s = dpc_ckpt_save(a->ckpt, a->rt->space, &info,
                                 a->folder, keep);
     if (!s && dpc_app_first(a))
         s = dpc_metrics_event(&a->metrics, best ? "best" : "save", a->step,
@@ -291,7 +296,7 @@ static DpcStatus resume_from(DpcApp *a, const char *path)
     if (!was)
         return dpc_fail(DPC_MEMORY, "%s: error: no memory", a->opt.program);
     memcpy(was, a->opt.scalar, a->unit->nleaf * sizeof *was);
-    DpcStatus s = dpc_ckpt_load(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+    DpcStatus s = dpc_ckpt_load(a->ckpt, a->rt->space, &info,
                                 path);
     if (!s) {
         a->step = info.step;
@@ -359,7 +364,7 @@ static DpcStatus init_from(DpcApp *a, const char *arg)
     DpcInitFrom init = {path, here, there, map ? map + strlen(":map:") : NULL,
                         how};
     DpcInitDone done;
-    s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space[DPC_LEAVES], &init,
+    s = s ? s : dpc_ckpt_init_from(a->ckpt, a->rt->space, &init,
                                    &done);
     if (!s)
         dpc_app_note(a, "weights %s: %d tensors%s, %.1f MiB in %.2f s", path,

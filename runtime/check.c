@@ -60,10 +60,14 @@ bool dpc_check_here(const DpcCheck *c, const DpcLeaf *l)
 
 static DpcCheck check_of(const DpcUnit *u, uint32_t program)
 {
-    DpcCheck c = {u, &u->program[program], turns_of(u), INT64_MAX};
-    for (int32_t r = 0; r < dpc_roles(u); r++)
-        if ((c.p->role < 0 || c.p->role == r) && u->leaves[r] < c.leaves)
-            c.leaves = u->leaves[r];
+    DpcCheck c = {u, &u->program[program], turns_of(u), INT64_MAX, INT64_MAX};
+    for (int32_t r = 0; r < dpc_roles(u); r++) {
+        int64_t host = u->host_leaves ? u->host_leaves[r] : 0;
+        if (c.p->role >= 0 && c.p->role != r)
+            continue;
+        c.leaves = u->leaves[r] < c.leaves ? u->leaves[r] : c.leaves;
+        c.host_leaves = host < c.host_leaves ? host : c.host_leaves;
+    }
     return c;
 }
 

@@ -108,7 +108,8 @@ static void cells_cut(Walk *w)
                       p->buf[i].at + k * p->buf[i].stride, p->buf[i].size);
     for (uint32_t i = 0; i < u->nleaf; i++)
         if (is_held(w, &u->leaf[i]))
-            edges_add(&w->space[DPC_LEAVES], u->leaf[i].at, u->leaf[i].bytes);
+            edges_add(&w->space[u->leaf[i].space], u->leaf[i].at,
+                      u->leaf[i].bytes);
     for (int k = 0; k < DPC_NSPACE; k++)
         edges_sort(&w->space[k]);
 }
@@ -188,9 +189,10 @@ static DpcStatus leaves_give(Walk *w)
         const DpcLeaf *l = &u->leaf[i];
         if (!is_held(w, l))
             continue;
-        if (l->at < 0 || l->bytes < 0 || l->at + l->bytes > w->c->leaves)
+        if (l->at < 0 || l->bytes < 0 || l->at + l->bytes
+            > (l->space == DPC_LEAVES ? w->c->leaves : w->c->host_leaves))
             return leaf_fault(w, i, "leaves the space of leaves");
-        if (!cells_give(&w->space[DPC_LEAVES], l->at, l->bytes,
+        if (!cells_give(&w->space[l->space], l->at, l->bytes,
                         held(w->c->p, i, false), 0))
             return leaf_fault(w, i, "lies in another leaf's bytes");
     }
@@ -222,7 +224,7 @@ static DpcStatus leaves_look(const Walk *w)
     const DpcUnit *u = w->c->u;
     for (uint32_t i = 0; i < u->nleaf; i++)
         if (is_held(w, &u->leaf[i])
-            && !cells_hold(&w->space[DPC_LEAVES], u->leaf[i].at,
+            && !cells_hold(&w->space[u->leaf[i].space], u->leaf[i].at,
                            u->leaf[i].bytes, held(w->c->p, i, true), 0))
             return leaf_fault(w, i, "does not hold its new value at the end");
     return DPC_OK;

@@ -225,6 +225,11 @@ static bool instance_ok(const DpcCheck *c, const DpcStep *t, uint32_t arg)
     return !b->value || k == b->instance + t->turn % (b->slots ? b->slots : 1);
 }
 
+static bool of_host(const DpcBuf *b)
+{
+    return b->space == DPC_HOST_LEAVES || b->space == DPC_HOST_ARENA;
+}
+
 static DpcStatus step_ok(const DpcCheck *c, uint32_t s)
 {
     const DpcStep *t = &c->p->step[s];
@@ -235,6 +240,10 @@ static DpcStatus step_ok(const DpcCheck *c, uint32_t s)
         int64_t wants = bytes_wanted(c, t, i);
         if (!instance_ok(c, t, i))
             return dpc_check_fault(c, s, "operand %u is of another turn", i);
+        if (t->kind != DPC_STEP_COPY
+            && of_host(&c->p->buf[c->p->arg[t->arg + i]]))
+            return dpc_check_fault(c, s, "operand %u is in the host's memory, "
+                                   "which only copies reach", i);
         if (!how_ok(c, t, i))
             return dpc_check_fault(c, s, "operand %u is read or written as "
                                    "its call does not", i);
@@ -324,8 +333,11 @@ static bool buf_ok(const DpcCheck *c, const DpcBuf *b)
 {
     if (b->space >= DPC_NSPACE || b->at < 0 || b->size < 0 || b->stride < 0)
         return false;
-    int64_t room = b->space == DPC_LEAVES ? c->leaves
-                 : b->space == DPC_ARENA  ? c->p->arena : c->p->io;
+    const int64_t rooms[] = {
+        [DPC_LEAVES] = c->leaves, [DPC_ARENA] = c->p->arena,
+        [DPC_IO] = c->p->io, [DPC_HOST_LEAVES] = c->host_leaves,
+        [DPC_HOST_ARENA] = c->p->host };
+    int64_t room = rooms[b->space];
     int64_t slots = b->slots > 1 ? b->slots - 1 : 0;
     return b->at <= room && b->size <= room && b->stride <= room
         && b->at + slots * b->stride + b->size <= room;

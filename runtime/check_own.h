@@ -10,7 +10,7 @@ typedef struct DpcCheck {
     const DpcUnit *u;
     const DpcProgram *p;
     int32_t turns;                        /* product of the time axes */
-    int64_t leaves;                       /* bytes that its ranks all have */
+    int64_t leaves, host_leaves;          /* bytes that its ranks all have */
 } DpcCheck;
 
 /* Fill `to` with "op 'name' (file:line), step 12 in turn 1"; returns it. */

@@ -77,7 +77,9 @@ static DpcStatus leaves_check(const DpcUnit *u, const int32_t *coord)
         dpc_box_of(u, l, coord, local);
         for (int d = 0; d < l->ndim; d++)
             n *= local[d];
-        if (n > l->bytes || l->at < 0 || l->at + n > u->leaves[role])
+        const int64_t *room = l->space == DPC_LEAVES ? u->leaves
+                            : u->host_leaves;
+        if (n > l->bytes || l->at < 0 || !room || l->at + n > room[role])
             return dpc_fail(DPC_BUG, "%s: error: leaf \"%s\": its part takes "
                             "%" PRId64 " bytes, the table has %" PRId64
                             " for it; the sizes must divide", l->loc, l->name,
@@ -182,7 +184,7 @@ static bool has_entries(Entries *e)
     return false;
 }
 
-static DpcStatus data_write(DpcCkpt *c, Entries *e, const char *leaves)
+static DpcStatus data_write(DpcCkpt *c, Entries *e, char *const *space)
 {
     for (uint32_t i = 0; i < NSIZE * c->unit->nleaf; i++) {
         DpcBox box;
@@ -193,14 +195,14 @@ static DpcStatus data_write(DpcCkpt *c, Entries *e, const char *leaves)
         int64_t esize = dpc_dtype_size((DpcDtype)l->dtype);
         DpcRuns runs = dpc_runs(&box, local, &box, box.size);
         while (dpc_runs_next(&runs, &a, &b))
-            if (dpc_out_put(&c->out, leaves + l->at + a * esize,
+            if (dpc_out_put(&c->out, space[l->space] + l->at + a * esize,
                             (size_t)(runs.run * esize)) != DPC_OK)
                 return c->out.status;
     }
     return DPC_OK;
 }
 
-static DpcStatus class_write(DpcCkpt *c, int class, const char *leaves)
+static DpcStatus class_write(DpcCkpt *c, int class, char *const *space)
 {
     Entries e = { c, class };
     DpcSafeList list = entries_list(&e);
@@ -216,7 +218,7 @@ static DpcStatus class_write(DpcCkpt *c, int class, const char *leaves)
     if (s == DPC_OK)
         s = dpc_safe_head(&c->out, &list);
     if (s == DPC_OK)
-        s = data_write(c, &e, leaves);
+        s = data_write(c, &e, space);
     if (s == DPC_OK)
         s = dpc_out_hash(&c->out, c->mine.hash[class]);
     c->mine.bytes[class] = c->out.bytes;
@@ -224,10 +226,10 @@ static DpcStatus class_write(DpcCkpt *c, int class, const char *leaves)
     return s == DPC_OK ? closed : s;
 }
 
-static DpcStatus parts_write(DpcCkpt *c, const char *leaves)
+static DpcStatus parts_write(DpcCkpt *c, char *const *space)
 {
-    DpcStatus s = class_write(c, CKPT_MODEL, leaves);
-    return s == DPC_OK ? class_write(c, CKPT_STATE, leaves) : s;
+    DpcStatus s = class_write(c, CKPT_MODEL, space);
+    return s == DPC_OK ? class_write(c, CKPT_STATE, space) : s;
 }
 
 /* ---- the folder: rank 0 ---- */
@@ -334,7 +336,7 @@ static DpcStatus publish(DpcCkpt *c, const DpcCkptInfo *info)
     return s;
 }
 
-DpcStatus dpc_ckpt_save(DpcCkpt *c, const void *leaves,
+DpcStatus dpc_ckpt_save(DpcCkpt *c, char *const *space,
                         const DpcCkptInfo *info, const char *dir, int keep)
 {
     long long step = info->step;
@@ -355,7 +357,7 @@ DpcStatus dpc_ckpt_save(DpcCkpt *c, const void *leaves,
     bool first = c->world.rank == 0;
     s = ckpt_agree(c, first ? folder_make(c) : DPC_OK);
     if (s == DPC_OK)
-        s = ckpt_agree(c, parts_write(c, leaves));
+        s = ckpt_agree(c, parts_write(c, space));
     if (s == DPC_OK)
         s = ckpt_agree(c, first ? publish(c, info) : DPC_OK);
     if (first && s != DPC_OK)

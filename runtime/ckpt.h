@@ -53,10 +53,12 @@ DpcStatus dpc_ckpt_open(const DpcUnit *, const DpcWorld *, const DpcCkptHow *,
                         DpcCkpt **);
 void dpc_ckpt_close(DpcCkpt *);
 
+/* `space`: the bytes of DPC_LEAVES and, of a unit that has leaves there, of
+ * DPC_HOST_LEAVES, by DpcSpace. */
 /* Saves DIR/step-N and keeps the last `keep` of them (0: all), this one and
  * the best in any case.  DPC_OK means: durable, and found by the next `auto`
  * even after a power loss. */
-DpcStatus dpc_ckpt_save(DpcCkpt *, const void *leaves, const DpcCkptInfo *,
+DpcStatus dpc_ckpt_save(DpcCkpt *, char *const *space, const DpcCkptInfo *,
                         const char *dir, int keep);
 
 /* The folder that `which` means: auto, latest, best, step-N, or a path,
@@ -68,7 +70,7 @@ DpcStatus dpc_ckpt_find(DpcCkpt *, const char *dir, const char *which,
 
 /* Fills all params and states of this rank's leaves.  DPC_USER: damaged,
  * another model, or tensors missing, extra or of another type. */
-DpcStatus dpc_ckpt_load(DpcCkpt *, void *leaves, DpcCkptInfo *,
+DpcStatus dpc_ckpt_load(DpcCkpt *, char *const *space, DpcCkptInfo *,
                         const char *path);
 
 /* Fills the params called `here`... from tensors called `there`... of a
@@ -94,8 +96,8 @@ typedef struct DpcInitDone {
     int params;                           /* that were filled */
     int64_t bytes;                        /* that this rank read for them */
 } DpcInitDone;
-DpcStatus dpc_ckpt_init_from(DpcCkpt *, void *leaves, const DpcInitFrom *,
-                             DpcInitDone *);
+DpcStatus dpc_ckpt_init_from(DpcCkpt *, char *const *space,
+                             const DpcInitFrom *, DpcInitDone *);
 
 /* Hash of the logical tensors alone: equal for equal states, whatever the
  * plan that saved them.  Not collective. */

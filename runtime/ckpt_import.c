@@ -185,7 +185,8 @@ static int64_t pair_bytes(const Import *m, const Pair *p)
            / 8;
 }
 
-static DpcStatus pairs_read(const Import *m, char *leaves, int64_t *bytes)
+static DpcStatus pairs_read(const Import *m, char *const *space,
+                            int64_t *bytes)
 {
     const DpcUnit *u = m->c->unit;
     Pair *pair = malloc((u->nleaf + 1) * sizeof *pair);
@@ -204,7 +205,7 @@ static DpcStatus pairs_read(const Import *m, char *leaves, int64_t *bytes)
     qsort(pair, n, sizeof *pair, by_place);
     for (uint32_t i = 0; s == DPC_OK && i < n; i++) {
         s = ckpt_leaf_read(m->c, m->source, pair[i].leaf, pair[i].whole,
-                           leaves);
+                           space);
         *bytes += pair_bytes(m, &pair[i]);
     }
     free(pair);
@@ -227,8 +228,8 @@ static DpcStatus source_ready(Import *m, const DpcInitFrom *from)
     return s == DPC_OK ? prefix_find(m) : s;
 }
 
-DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const DpcInitFrom *from,
-                             DpcInitDone *done)
+DpcStatus dpc_ckpt_init_from(DpcCkpt *c, char *const *space,
+                             const DpcInitFrom *from, DpcInitDone *done)
 {
     Import m = { c, from->here, "", from->how, NULL };
     *done = (DpcInitDone){ 0 };
@@ -239,7 +240,7 @@ DpcStatus dpc_ckpt_init_from(DpcCkpt *c, void *leaves, const DpcInitFrom *from,
         s = import_check(&m, &done->params);
     s = ckpt_agree(c, s);
     if (s == DPC_OK)
-        s = ckpt_agree(c, pairs_read(&m, leaves, &done->bytes));
+        s = ckpt_agree(c, pairs_read(&m, space, &done->bytes));
     dpc_source_close(m.source);
     return s;
 }

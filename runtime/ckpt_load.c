@@ -16,16 +16,16 @@
 /* ---- leaves ---- */
 
 DpcStatus ckpt_leaf_read(DpcCkpt *c, DpcSource *s, const DpcLeaf *l,
-                           const DpcWhole *w, char *leaves)
+                           const DpcWhole *w, char *const *space)
 {
     int64_t local[DPC_NDIM], n = dpc_dtype_size((DpcDtype)l->dtype);
     DpcBox box = dpc_box_of(c->unit, l, c->world.coord, local);
     for (int d = 0; d < l->ndim; d++)
         n *= local[d];
     if (n > dpc_box_count(&box) * dpc_dtype_size((DpcDtype)l->dtype))
-        memset(leaves + l->at, 0, (size_t)n);         /* padding */
+        memset(space[l->space] + l->at, 0, (size_t)n);   /* padding */
     return dpc_source_read(s, w, &box, local, dpc_safe_kind_of((DpcDtype)l->dtype),
-                           leaves + l->at, c->out.buf, c->out.cap);
+                           space[l->space] + l->at, c->out.buf, c->out.cap);
 }
 
 /* Does that tensor hold the leaf, dimension by dimension? */
@@ -104,7 +104,7 @@ static void info_read(const DpcCkpt *c, const json_t *index, DpcCkptInfo *info)
     }
 }
 
-DpcStatus dpc_ckpt_load(DpcCkpt *c, void *leaves, DpcCkptInfo *info,
+DpcStatus dpc_ckpt_load(DpcCkpt *c, char *const *space, DpcCkptInfo *info,
                         const char *path)
 {
     DpcSource *source;
@@ -118,9 +118,9 @@ DpcStatus dpc_ckpt_load(DpcCkpt *c, void *leaves, DpcCkptInfo *info,
         if (ckpt_class(l) < 0 || !dpc_leaf_here(l, c->role))
             continue;
         if (begins_anew(l, w))
-            memset((char *)leaves + l->at, 0, (size_t)l->bytes);
+            memset(space[l->space] + l->at, 0, (size_t)l->bytes);
         else
-            s = ckpt_leaf_read(c, source, l, w, leaves);
+            s = ckpt_leaf_read(c, source, l, w, space);
     }
     s = ckpt_agree(c, s);
     if (s == DPC_OK)

@@ -80,7 +80,7 @@ DpcStatus ckpt_misfit_status(const CkptMisfit *, const char *path);
 /* ckpt_load.c */
 /* This rank's part of a leaf, out of w. */
 DpcStatus ckpt_leaf_read(DpcCkpt *, struct DpcSource *, const DpcLeaf *,
-                         const struct DpcWhole *w, char *leaves);
+                         const struct DpcWhole *w, char *const *space);
 bool ckpt_is_leaf(const DpcUnit *, const char *name);
 
 /* ckpt_prune.c */

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 10
+#define DPC_ABI 11
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
@@ -45,6 +45,8 @@ typedef enum DpcSpace {
     DPC_LEAVES,                           /* params and states: checkpoints */
     DPC_ARENA,                            /* transient: dead between steps */
     DPC_IO,                               /* inputs, scalars, outputs */
+    DPC_HOST_LEAVES,                      /* as LEAVES and ARENA, in the host's */
+    DPC_HOST_ARENA,                       /* memory: only copies touch them */
     DPC_NSPACE
 } DpcSpace;
 
@@ -84,7 +86,8 @@ typedef struct DpcLeaf {
     DpcSplit split[DPC_NDIM];
     int32_t role;                         /* PARAM, STATE: lives on its ranks
                                              only; -1: on all */
-    int64_t at, bytes;                    /* PARAM, STATE: in DPC_LEAVES */
+    uint8_t space;                        /* PARAM, STATE: DPC_LEAVES, or */
+    int64_t at, bytes;                    /* DPC_HOST_LEAVES; where in it */
     double value;                         /* SCALAR: what it is by default */
     int64_t limit;                        /* INPUT: it indexes a table of so */
     const char *table;                    /* many rows at that line; 0: none */
@@ -196,8 +199,8 @@ typedef enum DpcStepKind {
 } DpcStepKind;
 
 /* Each runs its steps in order, beside the others: one computes, one has the
- * collectives, and one the hops. */
-enum { DPC_COMPUTE, DPC_COLLECT, DPC_HOPS, DPC_NSTREAM };
+ * collectives, one the hops, and one the copies from and to the host. */
+enum { DPC_COMPUTE, DPC_COLLECT, DPC_HOPS, DPC_COPIES, DPC_NSTREAM };
 
 /* Of a dimension of `size`, the part of this rank and turn: where it begins,
  * or how many elements it holds; without a split, the number `size` itself. */
@@ -231,7 +234,8 @@ typedef struct DpcProgram {
     const DpcPos *pos;
     const uint32_t *watch, *watched;      /* by step: where the nodes of its
                                              values begin in `watched` */
-    int64_t arena, io;                    /* bytes of these spaces */
+    int64_t arena, io, host;              /* bytes of these spaces; of
+                                             DPC_HOST_ARENA */
     int64_t arena_lower;                  /* largest sum of live bytes */
     double flops;                         /* of one run, on this rank */
     int64_t batch;                        /* global samples a run; 0: none */
@@ -260,7 +264,8 @@ typedef struct DpcUnit {
     const DpcColl *coll;
     const DpcRun *run;
     const int64_t *leaves;                /* by role: bytes of DPC_LEAVES on
-                                             each of its ranks */
+                                             each of its ranks; */
+    const int64_t *host_leaves;           /* of DPC_HOST_LEAVES; NULL: none */
     const char *meta;                     /* JSON: captions, data */
 } DpcUnit;
 

@@ -180,7 +180,7 @@ static bool wrong_before(const Hunt *h, char *text, size_t size)
         const DpcLeaf *l = &u->leaf[i];
         if (l->kind > DPC_STATE || !is_float(l->dtype) ||
             !dpc_leaf_here(l, h->rt->role) ||
-            scan(h->rt->space[DPC_LEAVES] + l->at, l->dtype, l->bytes) == GOOD)
+            scan(h->rt->space[l->space] + l->at, l->dtype, l->bytes) == GOOD)
             continue;
         snprintf(text, size, "%s: %s: not finite before the step, on rank %d",
                  l->loc, l->name, h->rt->comm->rank);
@@ -212,7 +212,7 @@ int32_t dpc_rt_spoilt(const DpcRt *rt)
         const DpcLeaf *l = &rt->unit->leaf[i];
         if (l->kind == DPC_PARAM && is_float(l->dtype) &&
             dpc_leaf_here(l, rt->role) &&
-            scan(rt->space[DPC_LEAVES] + l->at, l->dtype, l->bytes) != GOOD)
+            scan(rt->space[l->space] + l->at, l->dtype, l->bytes) != GOOD)
             return (int32_t)i;
     }
     return -1;

@@ -49,6 +49,10 @@ static void memory_print(const DpcUnit *u, int32_t role)
         snprintf(of, sizeof of, " of role %d", role);
     printf("memory   %.1f MiB params and states, %.1f MiB arena a rank%s\n",
            (double)b[DPC_LEAVES] / mib, (double)b[DPC_ARENA] / mib, of);
+    if (b[DPC_HOST_LEAVES] + b[DPC_HOST_ARENA] > 0)
+        printf("host     %.1f MiB params and states, %.1f MiB arena a rank%s\n",
+               (double)b[DPC_HOST_LEAVES] / mib,
+               (double)b[DPC_HOST_ARENA] / mib, of);
 }
 
 void dpc_info_print(const DpcUnit *u)
@@ -108,6 +112,8 @@ void dpc_info_pairs(DpcJson *j, const DpcUnit *u)
     count(j, "leaves_bytes", most_of(u, DPC_LEAVES));
     count(j, "arena_bytes", most_of(u, DPC_ARENA));
     count(j, "io_bytes", most_of(u, DPC_IO));
+    count(j, "host_leaves_bytes", most_of(u, DPC_HOST_LEAVES));
+    count(j, "host_arena_bytes", most_of(u, DPC_HOST_ARENA));
     dpc_json_key(j, "entries");
     dpc_json_open(j, '[');
     for (uint32_t i = 0; i < u->nprogram; i++)

@@ -165,7 +165,8 @@ DpcStatus dpc_metrics_event(DpcMetrics *m, const char *event, int64_t step,
 DpcStatus dpc_metrics_memory(DpcMetrics *m, const DpcRt *rt)
 {
     static const char *const name[] = {"leaves_bytes", "arena_bytes",
-                                       "io_bytes"};
+                                       "io_bytes", "host_leaves_bytes",
+                                       "host_arena_bytes"};
     char text[RECORD];
     DpcJsonText t = {text, 0, sizeof text};
     DpcJson j;

@@ -53,7 +53,7 @@ void *dpc_rt_leaf(DpcRt *rt, const char *name)
     if (i < 0 || rt->unit->leaf[i].kind > DPC_STATE
         || !dpc_leaf_here(&rt->unit->leaf[i], rt->role))
         return NULL;
-    return rt->space[DPC_LEAVES] + rt->unit->leaf[i].at;
+    return rt->space[rt->unit->leaf[i].space] + rt->unit->leaf[i].at;
 }
 
 const DpcBuf *dpc_rt_port_buf(const DpcRt *rt, uint32_t program,
@@ -196,13 +196,16 @@ static int64_t round_up(int64_t n, int64_t to)
 void dpc_rt_planned(const DpcUnit *u, int32_t role, int64_t bytes[DPC_NSPACE])
 {
     bytes[DPC_LEAVES] = u->leaves[role];
-    bytes[DPC_ARENA] = bytes[DPC_IO] = 0;
+    bytes[DPC_HOST_LEAVES] = u->host_leaves ? u->host_leaves[role] : 0;
+    bytes[DPC_ARENA] = bytes[DPC_IO] = bytes[DPC_HOST_ARENA] = 0;
     for (uint32_t i = 0; i < u->nprogram; i++) {
         const DpcProgram *p = &u->program[i];
         if (p->role >= 0 && p->role != role)
             continue;
         if (p->arena > bytes[DPC_ARENA])
             bytes[DPC_ARENA] = p->arena;
+        if (p->host > bytes[DPC_HOST_ARENA])
+            bytes[DPC_HOST_ARENA] = p->host;
         bytes[DPC_IO] += round_up(p->io, 64);
     }
 }
@@ -221,7 +224,8 @@ static void spaces_size(DpcRt *rt)
 
 static DpcStatus spaces_map(DpcRt *rt)
 {
-    static const char *const name[] = {"params and states", "arena", "io"};
+    static const char *const name[] = {"params and states", "arena", "io",
+        "params and states of the host", "arena of the host"};
     for (int i = 0; i < DPC_NSPACE; i++) {
         size_t n = (size_t)round_up(rt->bytes[i], 4096);
         if (!n)

@@ -93,7 +93,7 @@ static DpcStatus teach(DpcApp *a)
         return DPC_OK;
     DpcStatus s = dpc_path(path, "%s/ckpt/step-%08lld", a->opt.teacher,
                            (long long)a->step);
-    return s ? s : dpc_ckpt_load(a->ckpt, a->rt->space[DPC_LEAVES], &info,
+    return s ? s : dpc_ckpt_load(a->ckpt, a->rt->space, &info,
                                  path);
 }
 

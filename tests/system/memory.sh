@@ -63,9 +63,11 @@ shipped() {
 shipped decoder 1
 
 # From the start of the process, without MPI, the program maps just its spaces.
-for m in mlp conv attn; do
-    compile $m $m.bin && ./$m.bin info --json > info && counted 0 100 1 $m.bin
-    want=$(for k in leaves arena io; do bytes $k; done | awk '{ n += int(($1 + 4095) / 4096) * 4096 } END { print n }')
+for m in mlp conv attn mlp-host; do
+    more=
+    test $m != mlp-host || more="--offload states,params"
+    compile ${m%-host} $m.bin $more && ./$m.bin info --json > info && counted 0 100 1 $m.bin
+    want=$(for k in leaves arena io host_leaves host_arena; do bytes $k; done | awk '{ n += int(($1 + 4095) / 4096) * 4096 } END { print n }')
     have=$(of $m.bin map 4)
     note "$m: planned $want bytes in pages, mapped $have"
     if [ "$want" = "$have" ] && [ "$want" -gt 0 ]; then ok "$m: allocated as planned"

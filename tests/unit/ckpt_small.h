@@ -83,7 +83,7 @@ static DpcStatus save(const DpcDisk *disk, const char *dir, int64_t step,
     for (int i = 0; i < 2 * NVALUE; i++)
         leaves[i] = (float)(salt * 1000 + i);
     assert_int_equal(dpc_ckpt_open(&unit, &world, &how, &c), DPC_OK);
-    DpcStatus s = dpc_ckpt_save(c, leaves, &info, dir, keep);
+    DpcStatus s = dpc_ckpt_save(c, (char *[]){ (char *)leaves }, &info, dir, keep);
     dpc_ckpt_close(c);
     return s;
 }
@@ -100,7 +100,7 @@ static int recover(const char *dir)
     DpcStatus s = dpc_ckpt_find(c, dir, "auto", path);
     bool any = s == DPC_OK && path[0];
     if (any)
-        s = dpc_ckpt_load(c, leaves, &info, path);
+        s = dpc_ckpt_load(c, (char *[]){ (char *)leaves }, &info, path);
     dpc_ckpt_close(c);
     if (s != DPC_OK)
         return -1;

@@ -340,7 +340,7 @@ static DpcStatus world_run(void (*task)(Rank *, DpcCkpt *))
 
 static void save(Rank *r, DpcCkpt *c)
 {
-    r->status = dpc_ckpt_save(c, r->leaves, &r->info, r->dir, r->keep);
+    r->status = dpc_ckpt_save(c, (char *[]){ (char *)r->leaves }, &r->info, r->dir, r->keep);
 }
 
 static void find(Rank *r, DpcCkpt *c)
@@ -355,7 +355,7 @@ static void find_load(Rank *r, DpcCkpt *c)
     memset(r->scalar, 0, sizeof r->scalar);
     r->info = (DpcCkptInfo){ .scalar = r->scalar };
     if (r->status == DPC_OK && r->path[0])
-        r->status = dpc_ckpt_load(c, r->leaves, &r->info, r->path);
+        r->status = dpc_ckpt_load(c, (char *[]){ (char *)r->leaves }, &r->info, r->path);
 }
 
 static void world_is(const Plan *p, int salt, int64_t step)

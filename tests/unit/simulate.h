@@ -31,7 +31,7 @@ typedef struct Sim {
 static inline int64_t area_of(const Sim *m, Ref root)
 {
     Space sp = m->s->buf[root].space;
-    return sp == LEAVES ? NSPACE + (int64_t)root : sp;
+    return space_leaves(sp) ? NSPACE + (int64_t)root : sp;
 }
 
 static inline void coord_of(const Sim *m, int rank, int turn, int *coord)
@@ -84,7 +84,7 @@ static inline int64_t byte_of(const Sim *m, Ref r, int turn)
     const Buf *b = &m->s->buf[r], *root = &m->s->buf[b->root];
     if (!root->used)
         fail_msg("\"%s\" has no bytes", m->g->node[r].name);
-    int64_t at = root->space == LEAVES ? 0 : root->at;
+    int64_t at = space_leaves(root->space) ? 0 : root->at;
     if (root->place)
         return root->place[instance_in(m->g, b->root, turn)] + b->off;
     int k = instance_in(m->g, b->root, turn);
@@ -343,10 +343,10 @@ static inline Sim *sim_new(const Graph *g, Arena *a)
     m->uses = graph_uses(g, a);
     m->bytes = alloc(a, (NSPACE + g->n + 1) * sizeof *m->bytes);
     for (int sp = 0; sp < NSPACE; sp++)
-        m->bytes[sp] = sp == LEAVES ? 0 : m->s->bytes[sp];
+        m->bytes[sp] = space_leaves(sp) ? 0 : m->s->bytes[sp];
     for (Ref r = 0; r < g->n; r++) {
         const Buf *b = &m->s->buf[r];
-        if (b->used && b->root == r && b->space == LEAVES)
+        if (b->used && b->root == r && space_leaves(b->space))
             m->bytes[NSPACE + r] = b->size;
     }
     m->mem = alloc(a, (size_t)m->nrank * sizeof *m->mem);

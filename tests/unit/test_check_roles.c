@@ -5,6 +5,7 @@
  * hashes of bytes, all roles side by side in random orders that streams,
  * events and hops allow.  Where one of them ends with other bytes than the
  * whole pipeline does, or does not end, the checker was wrong. */
+#include "runtime/rt.h"
 #include "tests/unit/pipe.h"
 
 #include <setjmp.h>
@@ -266,8 +267,9 @@ static uint64_t mix(uint64_t h, uint64_t x)
 
 static int64_t space_bytes(const Run *r, int space)
 {
-    return space == DPC_LEAVES ? r->u->leaves[r->role]
-         : space == DPC_ARENA ? r->p->arena : r->p->io;
+    int64_t bytes[DPC_NSPACE];
+    dpc_rt_planned(r->u, r->role, bytes);
+    return bytes[space];
 }
 
 static void run_open(Run *r, const DpcUnit *u, int role)

@@ -273,7 +273,7 @@ static void init_from(Rank *r, DpcCkpt *c)
     DpcInitDone done;
     DpcInitFrom from = { .path = init_path, .here = init_here, .there = "",
                          .how = use_ema };
-    r->status = dpc_ckpt_init_from(c, r->leaves, &from, &done);
+    r->status = dpc_ckpt_init_from(c, (char *[]){ (char *)r->leaves }, &from, &done);
     if (r->world.rank == 0)
         loaded = done.params;
 }

@@ -69,12 +69,12 @@ static void touch(World *w, uint32_t step, Ref r, int turn, bool write)
     const Buf *b = &w->s->buf[root];
     Touches *t = &w->touch[step];
     assert_true(b->used);
-    int64_t at = b->space == LEAVES ? 0 : b->at;
+    int64_t at = space_leaves(b->space) ? 0 : b->at;
     int instance = instance_in(g, root, turn);
     at = b->place ? b->place[instance] : at + instance % b->slots * b->stride;
     GROW(arena, t->t, t->n, t->cap);
     t->t[t->n++] = (Touch){
-        b->space == LEAVES ? NSPACE + (int64_t)root : b->space, at,
+        space_leaves(b->space) ? NSPACE + (int64_t)root : b->space, at,
         at + b->size, root, instance, write
     };
 }

@@ -1,0 +1,1 @@
+return { mesh = {}, leaf = {}, offload = "net.v" }

@@ -1,0 +1,144 @@
+/* test_offload.c -- what lives in the host's memory. */
+#define HOST_TARGET
+#include "codegen/unit.h"
+#include "tests/unit/passrun.h"
+
+#define MOMENTS "m_*,v_*,ema_*,count"
+static Arena *arena;
+
+static Graph *scheduled(const Model *m, const Way *w, const char *offload,
+                        Seen *seen)
+{
+    Graph *g = model_graph(arena, m);
+    Plan *p = way_plan(arena, w, g);
+    p->offload = offload;
+    Job j = { .keep = arena, .plan = p, .target = target_of_test(),
+              .check = seen ? check_pass : NULL, .check_arg = seen };
+    return run_passes(NULL, g, &j);
+}
+
+static DpcUnit rows_of(Graph *g)
+{
+    return unit_rows(unit_new(&g, 1, false, arena), "test");
+}
+
+/* Every leaf there is, in each pass, under plans of each kind. */
+static void moving_all_leaves_changes_no_value(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(models); i++)
+        for (int k = 0; k < 6; k++) {
+            Seen seen = { 0 };
+            Graph *g = scheduled(&models[i], &ways[k], "**", &seen);
+            DpcUnit u = rows_of(g);
+            assert_true(seen.compared > 0);
+            if (dpc_check(&u))
+                fail_msg("%s, %s: %s", models[i].name, ways[k].name,
+                         dpc_last_error());
+        }
+}
+
+static int64_t leaf_bytes_of(const Graph *g, Space space)
+{
+    int64_t sum = 0;
+    for (Ref r = 0; r < g->n; r++)
+        if ((g->node[r].op == OP_param || g->node[r].op == OP_state)
+            && g->sched->buf[r].space == space)
+            sum += g->sched->buf[r].size;
+    return sum;
+}
+
+static int64_t state_bytes(const Graph *g)
+{
+    int64_t sum = 0;
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_state)
+            sum += type_bytes(&g->mesh, &g->node[r].type);
+    return sum;
+}
+
+static void states_leave_the_device_to_the_byte(void **state)
+{
+    (void)state;
+    Graph *here = scheduled(&models[0], &ways[0], NULL, NULL);
+    Graph *away = scheduled(&models[0], &ways[0], MOMENTS, NULL);
+    int64_t bytes = state_bytes(here);
+    assert_true(bytes > 0);
+    assert_int_equal(leaf_bytes_of(here, HOST_LEAVES), 0);
+    assert_int_equal(leaf_bytes_of(away, HOST_LEAVES), bytes);
+    assert_int_equal(leaf_bytes_of(away, LEAVES),
+                     leaf_bytes_of(here, LEAVES) - bytes);
+    DpcUnit u = rows_of(away);
+    assert_true(u.host_leaves[0] >= bytes);
+    assert_int_equal(here->sched->bytes[HOST_ARENA], 0);
+}
+
+/* A word for all leaves as it is leaves small ones: a copy has a latency. */
+static void small_states_stay(void **state)
+{
+    (void)state;
+    Graph *g = scheduled(&models[0], &ways[0], "states,params", NULL);
+    assert_int_equal(leaf_bytes_of(g, HOST_LEAVES), 0);
+}
+
+static bool copies(const DpcStep *t)
+{
+    return t->stream == DPC_COPIES;
+}
+
+/* The checker sees a copy that begins before what it copies is made. */
+static void a_copy_that_does_not_wait_is_refused(void **state)
+{
+    (void)state;
+    DpcUnit u = rows_of(scheduled(&models[0], &ways[0], MOMENTS, NULL));
+    DpcProgram p = u.program[0];
+    const DpcStep *whole = p.step;
+    DpcStep *step = alloc(arena, p.nstep * sizeof *step);
+    int refused = 0, waits = 0;
+    p.step = step, u.program = &p;
+    for (uint32_t k = 0; k < p.nstep; k++) {
+        memcpy(step, whole, p.nstep * sizeof *step);
+        if (!copies(&step[k]) || !step[k].nwait)
+            continue;
+        waits++;
+        step[k].nwait = 0;
+        refused += dpc_check(&u) == DPC_BUG
+            && strstr(dpc_last_error(), "no wait orders the two");
+    }
+    assert_true(waits > 0);
+    assert_int_equal(refused, waits);
+}
+
+static void a_kernel_on_the_hosts_bytes_is_refused(void **state)
+{
+    (void)state;
+    DpcUnit u = rows_of(scheduled(&models[0], &ways[0], MOMENTS, NULL));
+    DpcProgram p = u.program[0];
+    DpcStep *step = alloc(arena, p.nstep * sizeof *step);
+    memcpy(step, p.step, p.nstep * sizeof *step);
+    p.step = step, u.program = &p;
+    for (uint32_t k = 0; k < p.nstep; k++)
+        if (copies(&step[k])) {
+            step[k].kind = DPC_STEP_PACK;
+            step[k].call = 0, u.nconv = 1;
+            break;
+        }
+    assert_int_equal(dpc_check(&u), DPC_BUG);
+    assert_non_null(strstr(dpc_last_error(), "which only copies reach"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moving_all_leaves_changes_no_value),
+        cmocka_unit_test(states_leave_the_device_to_the_byte),
+        cmocka_unit_test(small_states_stay),
+        cmocka_unit_test(a_copy_that_does_not_wait_is_refused),
+        cmocka_unit_test(a_kernel_on_the_hosts_bytes_is_refused),
+    };
+    fuse_chains = false;                  /* of the stand-in, not used here */
+    arena = arena_new();
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    arena_free(arena);
+    return rc;
+}
