@@ -11,11 +11,11 @@
  * folds nothing, does too.  This is the mixed precision of Micikevicius et al.
  * (ICLR 2018) with bf16, which needs no loss scale.  Gradients of the narrow
  * values are narrow in turn (grad.c).
+ * The logits of a softmax are contracted wide: exp turns an absolute error of
+ * its argument, which grows with it, into a relative one.
  * Where no gradient is taken nothing is kept for one, and results stay as wide
  * as they were summed: a sampler feeds its network its own rounding.  There,
- * too, the logits of a softmax and the queries and keys that make them are
- * contracted wide: exp turns an absolute error of its argument, which grows
- * with it, into a relative one. */
+ * too, the queries and keys that make logits are contracted wide. */
 #include "passes/pass.h"
 
 static bool folds(const Graph *g, const Node *n)
@@ -42,15 +42,15 @@ static bool narrowed(const Graph *g, Ref r)
 
 enum { LOGITS = 1, PROJECTIONS = 2 };     /* contractions before an exp */
 
-/* How many contractions on the ways to each node stay wide, for what an exp
- * reads: none but those that it reads through. */
-static uint8_t *exponents(const Graph *g)
+/* How many contractions on the ways to each node stay wide, of the `deep` ones
+ * before an exp. */
+static uint8_t *exponents(const Graph *g, int deep)
 {
     uint8_t *wide = alloc(g->arena, g->n + 1);
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
         bool attn = n->op == OP_attn;
-        int left = n->op == OP_exp ? PROJECTIONS : attn ? LOGITS
+        int left = n->op == OP_exp ? deep : attn ? deep - LOGITS
                  : wide[r] - (wide[r] && narrowed(g, r));
         for (int i = 0; i < (attn ? 2 : n->nin); i++)
             if (wide[n->in[i]] < left)
@@ -181,11 +181,11 @@ Graph *pass_cast(const Graph *in, Job *j)
     Copy c = copy_begin(in, j);
     DType d = j->plan ? j->plan->compute : F32;
     bool keeps = d != F32 && trains(in);
-    const uint8_t *wide = keeps ? NULL : exponents(in);
+    const uint8_t *wide = exponents(in, keeps ? LOGITS : PROJECTIONS);
     const bool *kept = find_kept(in, j);
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
-        if (d != F32 && narrowed(in, r) && !(wide && wide[r]))
+        if (d != F32 && narrowed(in, r) && !wide[r])
             c.map[r] = narrow(&c, r, d, keeps ? d : F32);
         else
             c.map[r] = keeps && places(in, n) ? placed(&c, r, d)
