@@ -25,9 +25,9 @@
 #include <stdlib.h>
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
-enum { SHAKE = 16 << 20 };                /* items looked at, by piling, */
+enum { SHAKE = 64 << 20 };                /* items looked at, by piling, */
 enum { RUNS = 128 };                      /* and runs of so many, by fits */
-enum { LARGE = 256 };                     /* parts of the bound: at least one */
+enum { LARGE = 512 };                     /* parts of the bound: at least one */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
 
