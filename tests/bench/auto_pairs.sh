@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 # step PARTITIONER...: milliseconds of the plan; nothing where there is none.
 step() {
     "$dpc" plan $model $where --partitioner "$@" -o "$work/plan" 2>&1 |
-        awk 'NR == 2 && !/do(es)? not fit|refused/ { print $(NF - 5) }'
+        awk 'NR == 2 && NF > 7 && !/do(es)? not fit|refused/ { print $(NF - 5) }'
 }
 
 rows() {
