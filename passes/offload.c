@@ -59,7 +59,8 @@ static Ref copied(Copy *c, Ref x, MemoryClass place, const char *end)
     Ref q = emit_typed(c->out, OP_copy, NULL, n.type, &x, 1,
                        fmt(c->out->arena, "%s.%s", n.name, end), n.loc);
     Node *m = &c->out->node[q];
-    m->scope = n.scope, m->stage = n.stage, m->loop = n.loop;
+    m->scope = n.scope, m->stage = n.stage;
+    m->loop = n.loop & type_axes(&n.type);
     m->segment = n.segment, m->place = place;
     return q;
 }
