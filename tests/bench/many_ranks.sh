@@ -10,7 +10,7 @@ trap 'rm -rf "$dir"' EXIT
     --cluster 128x8xa100-80 --partitioner pipeline -P pp=16 -P tp=8 \
     --micro 32 --emit schedule --emit-dir "$dir" > "$dir/log" 2>&1 ||
     { tail -5 "$dir/log"; exit 1; }
-times | tail -1
+times > "$dir/times"; tail -1 "$dir/times"
 sed -n '/ are sound, checked in /p' "$dir/log"
 awk '/ are sound, checked in / { s = $(NF - 1) }
     END { exit !(s != "" && s < 2) }' "$dir/log"
