@@ -33,6 +33,8 @@ static void sizes_add(Tries *t, const Options *o, int ranks, int inside,
         if (ranks % n)
             continue;
         try_add(t, micro, NULL, "megatron", tp, NULL)->size = n;
+        if (ranks > n && (!large || n == inside))
+            try_add(t, micro, NULL, "megatron", tp, "zero=3");
         if (large)
             continue;
         try_add(t, micro, NULL, "megatron", tp, "sp=true")->size = n;

@@ -9,6 +9,9 @@
 -- al., 2022): the sum that a pair owes becomes parts of the tokens, which are
 -- joined where the next pair begins; norms and residuals hold a part each.
 --
+-- -P zero=3: of what a rank holds, ranks of dp keep a part each, weights too,
+-- as zero3 does; -P zero=1 parts only what the optimizer knows.
+--
 -- Each entry is walked once (lib/walk.lua).  A product begins a pair only when
 -- every way from its columns on leads to rows: not past a norm, not into a
 -- residual stream.
@@ -45,6 +48,7 @@ return function(g)
                            "ranks that share a copy of the model")
     local least = g.option("least", 1024, "numbers of a weight worth a split")
     local sp = g.option("sp", false, "tokens lie over tp between the pairs")
+    local zero = g.option("zero", 0, "1, 3: what dp keeps in parts, as zeroN")
     local split, value = {}, {}         -- leaf -> dimension; constraints
 
     -- Tokens of node i, [batch, tokens, ...]: in parts or joined.
@@ -115,16 +119,35 @@ return function(g)
             end
         end
     end
-    local owner = share.owner(g)
+    local owner, dp = share.owner(g), g.ranks // tp
+
+    local function held(leaf)           -- a rank's extents
+        local dims = table.move(leaf.dims, 1, #leaf.dims, 1, {})
+        local d = split[leaf.name]
+        if d then dims[d] = dims[d] // tp end
+        return dims
+    end
+
+    if zero ~= 0 and zero ~= 1 and zero ~= 3 then
+        error(("zero is %s: 0, 1 or 3"):format(zero), 2)
+    end
+    local parted = zero > 0 and share.parted(g, dp, zero == 3, held) or {}
     return {
-        mesh = { { "dp", g.ranks // tp }, { "tp", tp },
-                 { "mb", g.micro, "time" } },
+        reduce = zero == 3 and "each" or nil,
+        gather = zero == 3 and "use" or nil,
+        mesh = { { "dp", dp }, { "tp", tp }, { "mb", g.micro, "time" } },
         value = value,
         leaf = function(leaf)
             if leaf.op == "input" then
                 return leaf.batch and { "dp/mb" } or {}
             end
-            return share.at(split[owner(leaf.name)], "tp")
+            local name = owner(leaf.name)
+            local keeps = leaf.op == "param" and zero ~= 3
+            local at, part = split[name], not keeps and parted[name]
+            local ways = share.at(at, "tp")
+            for d = #ways + 1, part or 0 do ways[d] = "" end
+            if part then ways[part] = at == part and "tp/dp" or "dp" end
+            return ways
         end,
     }
 end

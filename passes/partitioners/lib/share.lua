@@ -46,19 +46,29 @@ function share.group(g, name, default, doc)
     return n
 end
 
+-- Dimensions of weights of which each of `parts` ranks keeps a part: trainable
+-- ones, for what the optimizer knows about them; where the weights are parted
+-- themselves, frozen ones too.  `held`: the extents that a rank has to part.
+function share.parted(g, parts, weights, held)
+    local least = g.option("least", 1024, "numbers of a part worth a transfer")
+    local parted = {}
+    for _, leaf in ipairs(g.leaves) do
+        local dims = held and held(leaf) or leaf.dims
+        local counts = leaf.trainable or weights and leaf.op == "param"
+        if counts and share.volume(dims) >= least * parts then
+            parted[leaf.name] = share.cut(dims, parts)
+        end
+    end
+    return parted
+end
+
 -- Ranks keep a part each of what the optimizer knows about large weights and,
 -- where `weights`, of these.  All share the batch; `nodes` of them, one in
 -- each node, hold the same part.
 function share.zero(g, o)
     local nodes = o.nodes or 1
     local ranks = g.ranks // nodes
-    local least = g.option("least", 1024, "numbers of a part worth a transfer")
-    local owner, parted = share.owner(g), {}
-    for _, leaf in ipairs(g.leaves) do
-        if leaf.trainable and share.volume(leaf.dims) >= least * ranks then
-            parted[leaf.name] = share.cut(leaf.dims, ranks)
-        end
-    end
+    local owner, parted = share.owner(g), share.parted(g, ranks, o.weights)
     return {
         reduce = o.reduce, gather = o.gather,
         mesh = { { "node", nodes }, { "dp", ranks },
