@@ -34,9 +34,9 @@ static bool deeper(int *to, int than)
 }
 
 /* Does a member of the open bucket feed r?  Then r cannot go with it.
- * depth[r] counts the collectives and the transfers on the longest way to r; a kernel waits for
- * all that any of its nodes reads, so all of them are as deep as the deepest,
- * which is found anew until nothing changes. */
+ * depth[r] counts the collectives and the transfers on the longest way to r; a
+ * kernel waits for all that any of its nodes reads, so all of them are as deep
+ * as the deepest, which is found anew until nothing changes. */
 static int *depths(const Graph *g, Arena *a)
 {
     int *depth = alloc(a, (g->n + 1) * sizeof *depth);
@@ -60,19 +60,21 @@ static int *depths(const Graph *g, Arena *a)
     return depth;
 }
 
-/* Of two chunks of a pipeline?  Those wait for other roles between. */
-static bool chunks_apart(const Graph *g, const Node *x, const Node *y)
+/* Of two places on the line of a pipeline's chunks?  Those wait for other roles
+ * between: what is made once may come before all chunks, or behind them. */
+static bool chunks_apart(const Graph *g, const int64_t *line, Ref a, Ref b)
 {
-    bool once = !x->loop && mesh_size(&g->mesh, mesh_axes(&g->mesh, TIME)) > 1;
-    return g->role >= 0 && !once
-        && (x->segment != y->segment || x->stage != y->stage);
+    const Node *x = &g->node[a], *y = &g->node[b];
+    return line && (line[a] != line[b] || x->segment != y->segment
+                    || x->stage != y->stage);
 }
 
-static bool go_together(const Graph *g, const int *depth, Ref a, Ref b)
+static bool go_together(const Graph *g, const int *depth, const int64_t *line,
+                        Ref a, Ref b)
 {
     const Node *x = &g->node[a], *y = &g->node[b];
     return x->attr.axes == y->attr.axes && x->loop == y->loop
-        && !chunks_apart(g, x, y)
+        && !chunks_apart(g, line, a, b)
         && x->type.dtype == y->type.dtype
         && x->type.fold == y->type.fold && depth[a] == depth[b]
         && g->node[x->in[0]].type.fold == g->node[y->in[0]].type.fold;
@@ -114,9 +116,9 @@ Graph *pass_bucket(const Graph *in, Job *j)
     Graph *g = copy_whole(in, j);
     Cand *cand = alloc(j->scratch, (in->n + 1) * sizeof *cand);
     int *depth = depths(in, j->scratch), n = 0, bucket = -1;
-    int64_t bytes = 0, limit;
+    int64_t bytes = 0, limit, *line;
 
-    const uint32_t *made = order_places(g, j);
+    const uint32_t *made = order_places(g, j, &line);
     for (Ref r = 0; r < in->n; r++)
         if (over_ranks(in, &in->node[r]))
             cand[n++] = (Cand){ r, made[in->node[r].in[0]],
@@ -125,7 +127,7 @@ Graph *pass_bucket(const Graph *in, Job *j)
     limit = bucket_bytes(j, cand, n);
     for (int i = 0; i < n; i++) {
         bool same = i && bytes + cand[i].bytes <= limit
-            && go_together(in, depth, cand[i - 1].r, cand[i].r);
+            && go_together(in, depth, line, cand[i - 1].r, cand[i].r);
         bucket += !same;
         bytes = (same ? bytes : 0) + cand[i].bytes;
         g->node[cand[i].r].bucket = bucket;

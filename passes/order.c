@@ -464,13 +464,16 @@ static Order order_of(Graph *g, Sched *s, Job *j)
     return o;
 }
 
-uint32_t *order_places(Graph *g, Job *j)
+uint32_t *order_places(Graph *g, Job *j, int64_t **line)
 {
     Order o = order_of(g, sched_new(g, j->scratch), j);
     uint32_t *place = alloc(j->scratch, (g->n + 1) * sizeof *place);
+    *line = o.pos ? alloc(j->scratch, (g->n + 1) * sizeof **line) : NULL;
     for (Ref r = 0; r < g->n; r++) {
-        Ref root = view_root(g, r);
-        place[r] = o.of[root] ? o.at[o.of[root] - 1] : 0;
+        uint32_t l = o.of[view_root(g, r)];
+        place[r] = l ? o.at[l - 1] : 0;
+        if (o.pos && l)
+            (*line)[r] = o.pos[o.first[l] - 1];
     }
     return place;
 }

@@ -38,7 +38,8 @@ uint32_t order_inst(const Order *, uint32_t launch, int turn);
 const uint32_t *order_list(Order *, const Job *);
 /* Moves steps of the list to where less lives meanwhile. */
 void order_slack(Order *);
-/* Where each node's last turn would come in the list of this graph. */
-uint32_t *order_places(Graph *, Job *);
+/* Where each node's last turn would come in the list of this graph; and *line,
+ * its place on the line of a pipeline's chunks, NULL where there is none. */
+uint32_t *order_places(Graph *, Job *, int64_t **line);
 
 #endif
