@@ -78,7 +78,7 @@ collectives() {
 # One trained block, one frozen: exchanges of q, k, v and back; sums of pairs.
 for plan in 'megatron -P tp=2 -P sp=true -P least=1' \
     'megatron -P tp=2 -P zero=3 -P least=16' 'ulysses -P sp=2' \
-    'ring -P sp=2'; do
+    'ring -P sp=2 -P whole=true'; do
     proves dalle2/prior 4 2 -D size=tiny -D batch=8 --partitioner $plan
 done
 proves qwen_image/fashion_base 2 1 -D batch=2 --entry train \
@@ -86,6 +86,10 @@ proves qwen_image/fashion_base 2 1 -D batch=2 --entry train \
 # Frozen weights lie in parts, too, and are gathered where adapters are trained.
 proves qwen_image/fashion_lora 2 2 -D batch=2 --entry train \
     --partitioner zero3
+run "$dpc" verify "$root/tests/models/attn.lua" --entry train --ranks 2 \
+    --micro 2 -D scores=1 --partitioner ring -P sp=2
+exits 0 "ring: a turn of its own for each rank's keys" \
+    "^train: [0-9]+ values equal in the field on 2 ranks x 4 turns"
 case $(collectives sp ulysses) in
 "all_to_all 12 reduce_scatter 0 "*) ok "ulysses: four exchanges an attention" ;;
 *) not_ok "ulysses: four exchanges an attention" "$(collectives sp ulysses)" ;;
