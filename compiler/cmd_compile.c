@@ -107,6 +107,9 @@ static const char *link_flags(const Options *o)
 {
     if (!o->runtime_lib)
         err_code(5, "dpc", "libdpc_rt.a is not beside dpc; see dpc doctor");
+    if (!runtime_fits(o))
+        err_code(5, o->runtime_lib, "it knows another layout of tables than "
+                 "this dpc, which is %d; ./build.sh", DPC_ABI);
     int n = (int)strlen(o->runtime_lib) - 2;
     const char *path = fmt(o->arena, "%.*s.link", n, o->runtime_lib);
     char line[1024] = "";

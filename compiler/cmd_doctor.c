@@ -1,7 +1,11 @@
 /* cmd_doctor.c -- dpc doctor: what dpc needs of this machine, looked at. */
+#define _GNU_SOURCE                       /* memmem */
 #include "compiler/options.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -114,13 +118,31 @@ static void nvidia(Doctor *d)
     say(d, "NCCL", p ? OK : ABSENT, p ? found : "not found", NULL);
 }
 
+bool runtime_fits(const Options *o)
+{
+    int fd = open(o->runtime_lib, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    void *p = MAP_FAILED;
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0)
+        p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    bool fits = p != MAP_FAILED && memmem(p, (size_t)st.st_size, DPC_LAYOUT,
+                                          sizeof DPC_LAYOUT);
+    if (p != MAP_FAILED)
+        munmap(p, (size_t)st.st_size);
+    if (fd >= 0)
+        close(fd);
+    return fits;
+}
+
 static void own(Doctor *d)
 {
     const Options *o = d->o;
     say(d, "home", o->home ? OK : BAD, o->home ? o->home : "not found",
         "set DPC_HOME to the folder that holds models/");
-    say(d, "runtime", o->runtime_lib ? OK : BAD,
-        o->runtime_lib ? o->runtime_lib : "libdpc_rt.a not found",
+    bool fits = o->runtime_lib && runtime_fits(o);
+    say(d, "runtime", fits ? OK : BAD,
+        fits ? o->runtime_lib : !o->runtime_lib ? "libdpc_rt.a not found"
+             : fmt(o->arena, "%s: of another layout", o->runtime_lib),
         "./build.sh build, or ./build.sh install PREFIX");
     const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     say(d, "scratch", access(tmp, W_OK) == 0 ? OK : BAD, tmp,

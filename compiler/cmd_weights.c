@@ -32,6 +32,8 @@ static const char *run_latest(const char *path, Arena *a)
 DpcSource *weights_open(const Options *o, int i)
 {
     DpcSource *s;
+    if (!*o->file[i])
+        usage("weights: a path is empty");
     DpcStatus e = dpc_source_open(run_latest(o->file[i], o->arena), &s);
     if (!e && o->rules)
         e = dpc_source_rename(s, o->rules);
@@ -130,26 +132,46 @@ static void *whole_read(DpcSource *s, const DpcWhole *w, DpcSafeKind to,
     return x;
 }
 
-/* |a - b| / |a|, Euclidean. */
+/* |a - b| / |a|, Euclidean; infinity where one is not finite and the other is
+ * not the same. */
 static double distance(const float *a, const float *b, int64_t n)
 {
     double off = 0, all = 0;
     for (int64_t i = 0; i < n; i++) {
+        if (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))) {
+            all += isfinite(a[i]) ? (double)a[i] * (double)a[i] : 0;
+            continue;
+        }
+        if (!isfinite(a[i]) || !isfinite(b[i]))
+            return INFINITY;
         double d = (double)a[i] - (double)b[i];
         off += d * d, all += (double)a[i] * (double)a[i];
     }
     return off == 0 ? 0 : sqrt(off / (all > 0 ? all : 1));
 }
 
+static int64_t nans_count(const float *x, int64_t n)
+{
+    int64_t nans = 0;
+    for (int64_t i = 0; i < n; i++)
+        nans += isnan(x[i]);
+    return nans;
+}
+
 /* The distance of v and w, of one size; infinity where they are of different
- * kinds, or are no floats and any element differs. */
+ * kinds, or are no floats and any element differs.  nan: how many of each are
+ * none. */
 static double whole_distance(DpcSource *s, const DpcWhole *v, DpcSource *t,
-                             const DpcWhole *w, Arena *a)
+                             const DpcWhole *w, int64_t nan[2], Arena *a)
 {
     if (dpc_safe_converts(v->kind, DPC_SAFE_F32) &&
-        dpc_safe_converts(w->kind, DPC_SAFE_F32))
-        return distance(whole_read(s, v, DPC_SAFE_F32, a),
-                        whole_read(t, w, DPC_SAFE_F32, a), whole_count(v));
+        dpc_safe_converts(w->kind, DPC_SAFE_F32)) {
+        const float *x = whole_read(s, v, DPC_SAFE_F32, a);
+        const float *y = whole_read(t, w, DPC_SAFE_F32, a);
+        int64_t m = whole_count(v);
+        nan[0] = nans_count(x, m), nan[1] = nans_count(y, m);
+        return distance(x, y, m);
+    }
     size_t n = (size_t)dpc_safe_bytes((DpcSafeKind)v->kind, v->ndim, v->dim);
     return v->kind == w->kind &&
            memcmp(whole_read(s, v, (DpcSafeKind)v->kind, a),
@@ -169,19 +191,42 @@ static double whole_diff(DpcSource *s, const DpcWhole *v, DpcSource *t,
                whole_type(a, w));
         return INFINITY;
     }
-    double d = whole_distance(s, v, t, w, a);
-    if (d > 0)
-        printf("%s : %s %.3g\n", v->name, whole_type(a, v), d);
+    int64_t nan[2] = { 0 };
+    double d = whole_distance(s, v, t, w, nan, a);
+    if (d > 0 || nan[0] || nan[1])
+        printf("%s : %s %.3g", v->name, whole_type(a, v), d);
+    if (nan[0] || nan[1])
+        printf(", NaN: %lld and %lld", (long long)nan[0], (long long)nan[1]);
+    if (d > 0 || nan[0] || nan[1])
+        putchar('\n');
     return d;
 }
 
+static bool has_states(const DpcSource *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->whole[i].state)
+            return true;
+    return false;
+}
+
+/* A run's states have nothing to be compared with in bare params. */
 static uint32_t only_in(const DpcSource *s, const DpcSource *t,
                         const char *path)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (!dpc_source_find(t, s->whole[i].name))
+    uint32_t n = 0, states = 0;
+    bool bare = !has_states(t);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (dpc_source_find(t, s->whole[i].name))
+            continue;
+        if (bare && s->whole[i].state)
+            states++;
+        else
             printf("%s : only in %s\n", s->whole[i].name, path), n++;
+    }
+    if (states)
+        fprintf(stderr, "note: %u states of %s have no like in bare params\n",
+                states, path);
     return n;
 }
 

@@ -89,6 +89,8 @@ void pass_name_check(const char *name, const char *option);
 void json_quote(FILE *, const char *);
 /* Ends with the runtime's last error, which has place and "error:" already. */
 _Noreturn void runtime_fail(DpcStatus);
+/* Does runtime_lib read the tables that this compiler writes? */
+bool runtime_fits(const Options *);       /* cmd_doctor.c */
 char *dims_text(Arena *, const char *kind, int ndim, const int64_t *dim);
                                           /* "f32[8,4]" */
 

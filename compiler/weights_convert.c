@@ -8,6 +8,7 @@
 #include "compiler/weights.h"
 #include "runtime/source.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -24,7 +25,9 @@ typedef struct Convert {
     const char *out, *tmp;
     int64_t total;                        /* bytes of all tensors */
     DpcOut to;
-    char *slice, *stage;                  /* [ROOM] each */
+    char *slice, *stage, *own;            /* [ROOM] each; own: unconverted */
+    int64_t beyond;                       /* elements of the tensor at hand that
+                                             the new kind does not reach */
 } Convert;
 
 /* ---- which tensors ---- */
@@ -33,6 +36,13 @@ static bool is_float(uint8_t kind)
 {
     return kind == DPC_SAFE_F16 || kind == DPC_SAFE_BF16 ||
            kind == DPC_SAFE_F32 || kind == DPC_SAFE_F64;
+}
+
+/* Of eight bits, whose tensors are quantized by factors in other ones. */
+static bool is_eight(uint8_t kind)
+{
+    return kind == DPC_SAFE_F8_E4M3 || kind == DPC_SAFE_F8_E5M2 ||
+           kind == DPC_SAFE_F8_E8M0;
 }
 
 static DpcSafeKind kind_of(const Convert *c, const DpcWhole *w)
@@ -69,6 +79,10 @@ static void tensors_choose(Convert *c)
             continue;
         if (o->ema)
             mean = dpc_source_find(c->s, fmt(o->arena, "ema.%s", w->name));
+        if (o->store && is_eight(w->kind))
+            err(c->s->path, "\"%s\": elements of %s want their scales to be "
+                "converted; without --dtype they stay as they are", w->name,
+                dpc_safe_kind_name(w->kind));
         if (!dpc_safe_converts(w->kind, kind_of(c, w)))
             err(c->s->path, "\"%s\": elements of %s are parts of bytes, which "
                 "cannot be converted", w->name, dpc_safe_kind_name(w->kind));
@@ -138,6 +152,35 @@ static bool entry(void *arg, uint32_t i, DpcSafeTensor *t)
 
 typedef struct Slice { Convert *c; const DpcWhole *w; } Slice;
 
+/* Elements of a slice that are infinite; of whole numbers, none. */
+static int64_t infinite(DpcSafeKind kind, const char *p, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; is_float(kind) && i < n; i++) {
+        double x = 0;
+        dpc_safe_convert(kind, p + i * (dpc_safe_bits(kind) / 8),
+                         DPC_SAFE_F64, &x, 1);
+        count += isinf(x) != 0;
+    }
+    return count;
+}
+
+/* What was finite there and is infinite here; *stage is read once more only
+ * where anything is infinite. */
+static DpcStatus beyond_count(Convert *c, const DpcWhole *w, const DpcBox *box)
+{
+    DpcSafeKind to = kind_of(c, w), from = (DpcSafeKind)w->kind;
+    int64_t n = dpc_box_count(box);
+    int64_t here = from == to ? 0 : infinite(to, c->slice, n);
+    if (!here)
+        return DPC_OK;
+    DpcStatus s = dpc_source_read(c->s, w, box, box->size, from, c->own,
+                                  c->stage, ROOM);
+    if (!s)
+        c->beyond += here - infinite(from, c->own, n);
+    return s;
+}
+
 static DpcStatus slice_copy(void *arg, const DpcBox *box)
 {
     const Slice *l = arg;
@@ -145,8 +188,23 @@ static DpcStatus slice_copy(void *arg, const DpcBox *box)
     DpcSafeKind to = kind_of(c, l->w);
     DpcStatus s = dpc_source_read(c->s, l->w, box, box->size, to, c->slice,
                                   c->stage, ROOM);
+    s = s ? s : beyond_count(c, l->w, box);
     return s ? s : dpc_out_put(&c->to, c->slice, (size_t)
                                (dpc_box_count(box) * dpc_safe_bits(to) / 8));
+}
+
+static DpcStatus tensor_copy(Convert *c, const DpcWhole *w)
+{
+    DpcSafeKind to = kind_of(c, w);
+    int bits = dpc_safe_bits(to), own = dpc_safe_bits((DpcSafeKind)w->kind);
+    c->beyond = 0;
+    DpcStatus s = dpc_source_slices(w, ROOM / ((own > bits ? own : bits) / 8),
+                                    slice_copy, &(Slice){ c, w });
+    if (c->beyond)
+        fprintf(stderr, "warning: \"%s\": %lld numbers are beyond %s and "
+                "became infinite\n", w->name, (long long)c->beyond,
+                dpc_safe_kind_name(to));
+    return s;
 }
 
 static DpcStatus file_write(Convert *c, const char *path)
@@ -155,10 +213,8 @@ static DpcStatus file_write(Convert *c, const char *path)
     DpcStatus s = dpc_out_open(&c->to, path);
     s = s ? s : dpc_safe_head(&c->to, &list);
     for (uint32_t i = 0; !s && i < list.n; i++) {
-        const DpcWhole *w = c->take[i % c->n];
         if (here(c, i))
-            s = dpc_source_slices(w, ROOM / (dpc_safe_bits(kind_of(c, w)) / 8),
-                                  slice_copy, &(Slice){ c, w });
+            s = tensor_copy(c, c->take[i % c->n]);
     }
     DpcStatus closed = dpc_out_close(&c->to);
     return s ? s : closed;
@@ -234,6 +290,7 @@ static void room_make(Convert *c)
 {
     c->slice = alloc(c->o->arena, ROOM);
     c->stage = alloc(c->o->arena, ROOM);
+    c->own = alloc(c->o->arena, ROOM);
     c->to.disk = &dpc_disk;
     c->to.cap = 1 << 16, c->to.buf = alloc(c->o->arena, c->to.cap);
     c->to.hash = dpc_hash_open();
@@ -246,6 +303,8 @@ int weights_convert(const Options *o)
 {
     if (o->nfile < 3)
         usage("weights convert: PATH OUT are wanted");
+    if (!*o->file[2])
+        usage("weights convert: OUT is empty");
     bool file = is_file(o->file[2]);
     Convert c = { .o = o, .out = o->file[2],
                   .tmp = fmt(o->arena, "%s.tmp-%d", o->file[2],

@@ -106,6 +106,11 @@ static DpcStatus data_open(DpcApp *a)
         s = dpc_app_data(a, o->data, &a->data);
     if (!s && o->val_data)
         s = dpc_app_data(a, o->val_data, &a->val);
+    if (!s && o->more_data.n > DPC_NMORE)
+        return dpc_fail(DPC_USAGE, "%s: error: more than %d --more-data",
+                        o->program, DPC_NMORE);
+    for (int i = 0; !s && i < o->more_data.n; i++)
+        s = dpc_app_data(a, o->more_data.at[i], &a->more[i]);
     return s;
 }
 
@@ -359,6 +364,9 @@ static DpcStatus init_from(DpcApp *a, const char *arg)
     size_t own = colon ? (size_t)(colon - arg) : name;
     const char *other = colon ? colon + 1 : arg;
     DpcStatus s = dpc_path(path, "%.*s", (int)n, from);
+    if (!n || (eq && !name))
+        return dpc_fail(DPC_USAGE, "%s: error: '--init-from %s': wanted "
+                        "[PREFIX=]PATH[:WORD]", a->opt.program, arg);
     s = s ? s : prefix_of(here, arg, own);
     s = s ? s : prefix_of(there, other, colon ? name - own - 1 : name);
     DpcInitFrom init = {path, here, there, map ? map + strlen(":map:") : NULL,
@@ -543,6 +551,8 @@ void dpc_app_close(DpcApp *a)
         free(a->given[i].row);
     dpc_data_close(a->data);
     dpc_data_close(a->val);
+    for (int i = 0; i < DPC_NMORE; i++)
+        dpc_data_close(a->more[i]);
     dpc_caption_close(a->caption);
     dpc_metrics_close(&a->metrics);
     if (a->ckpt)

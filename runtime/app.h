@@ -10,6 +10,8 @@
 #include "runtime/output.h"
 #include "runtime/watch.h"
 
+enum { DPC_NMORE = 32 };                  /* --more-data at most */
+
 typedef struct DpcApp {
     const DpcUnit *unit;
     DpcOptions opt;
@@ -18,6 +20,7 @@ typedef struct DpcApp {
     DpcWatch *watch;
     DpcCkpt *ckpt;
     DpcData *data, *val;                  /* val: NULL: use data */
+    DpcData *more[DPC_NMORE];             /* of --more-data, in its order */
     DpcCaption *caption;                  /* NULL: the model takes none */
     DpcGiven given[2 * DPC_NLIST];
     int ngiven;
@@ -56,8 +59,13 @@ DpcStatus dpc_app_out(DpcApp *);
 
 /* train.c */
 DpcStatus dpc_app_train(DpcApp *);
-/* eval.c: means over the batches of the validation data, into v. */
-DpcStatus dpc_app_eval(DpcApp *, DpcValues *v);
+/* eval.c: means over whole batches of the validation data. */
+typedef struct DpcMeans {
+    DpcValues values;                     /* the means */
+    uint32_t program;                     /* of the last batch */
+    int64_t samples, left;                /* read; fewer than a batch, unread */
+} DpcMeans;
+DpcStatus dpc_app_eval(DpcApp *, DpcMeans *);
 DpcStatus dpc_app_eval_command(DpcApp *);
 /* Writes what --output names of the last run of this program; DPC_USER: it
  * has no such output. */

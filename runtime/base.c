@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+const char dpc_layout[] = DPC_LAYOUT;
+
 static _Thread_local char last[1024];
 
 int dpc_exit_code(DpcStatus s)

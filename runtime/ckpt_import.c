@@ -137,6 +137,27 @@ static void extras_tell(const Import *m, CkptMisfit *left)
     }
 }
 
+/* Nothing would be read, which nobody asks for. */
+static DpcStatus match_none(const Import *m)
+{
+    const DpcUnit *u = m->c->unit;
+    const char *first = NULL, *near = NULL;
+    for (uint32_t i = 0; !near && i < u->nleaf; i++) {
+        const DpcLeaf *l = &u->leaf[i];
+        if (l->kind != DPC_PARAM || !rest_of(m, l))
+            continue;
+        first = first ? first : l->name;
+        if ((near = dpc_source_near(m->source, l->name)))
+            first = l->name;
+    }
+    if (!near && m->source->n)
+        near = m->source->whole[0].name;
+    return dpc_fail(DPC_USER, "%.300s: error: init: no tensor is a param of "
+                    "this model, which has \"%.100s\"%s%.100s%s",
+                    m->source->path, first, near ? "; there is \"" : "",
+                    near ? near : "", near ? "\"" : "");
+}
+
 static DpcStatus import_check(const Import *m, int *n)
 {
     const DpcUnit *u = m->c->unit;
@@ -159,6 +180,8 @@ static DpcStatus import_check(const Import *m, int *n)
     if (!any)
         return dpc_fail(DPC_USER, "%s: error: init: no param of this model is "
                         "called \"%s...\"", m->source->path, m->here);
+    if (!*n && !bad.missing)
+        return match_none(m);
     if (!(m->how & (DPC_INIT_PARTIAL | DPC_INIT_EXTRA)))
         extras_tell(m, &bad);
     return ckpt_misfit_status(&bad, m->source->path);

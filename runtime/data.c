@@ -291,6 +291,8 @@ DpcStatus dpc_data_open(const char *spec, int64_t budget_bad, DpcData **out)
     *out = NULL;
     DpcData *d = calloc(1, sizeof *d);
     char *own = strdup(spec);
+    if (d)
+        pthread_mutex_init(&d->lock, NULL);
     DpcStatus s = d && own ? open_spec(own, d)
                 : dpc_fail(DPC_MEMORY, "data: error: out of memory");
     free(own);
@@ -315,6 +317,7 @@ void dpc_data_close(DpcData *d)
         return;
     if (d->self)
         d->reader->close(d->self);
+    pthread_mutex_destroy(&d->lock);
     free(d->corrupt);
     free(d->looked);
     for (int i = 0; i < DPC_NFIELD; i++)
@@ -377,8 +380,8 @@ DpcStatus dpc_data_pad(DpcData *d, int field, int64_t rows)
     return d->reader->pad ? d->reader->pad(d->self, d, field, rows) : DPC_OK;
 }
 
-DpcStatus dpc_data_limit(DpcData *d, int field, int64_t limit,
-                         const char *why)
+static DpcStatus limit_set(DpcData *d, int field, int64_t limit,
+                           const char *why)
 {
     int64_t n = dpc_field_bytes(&d->field[field]);
     if (n > d->looked_size) {
@@ -393,6 +396,15 @@ DpcStatus dpc_data_limit(DpcData *d, int field, int64_t limit,
     d->limit[field] = limit;
     return (d->why[field] = strdup(why)) ? DPC_OK
          : dpc_fail(DPC_MEMORY, "data: error: out of memory");
+}
+
+DpcStatus dpc_data_limit(DpcData *d, int field, int64_t limit,
+                         const char *why)
+{
+    pthread_mutex_lock(&d->lock);
+    DpcStatus s = limit_set(d, field, limit, why);
+    pthread_mutex_unlock(&d->lock);
+    return s;
 }
 
 /* As stored; bf16 does not index. */
@@ -474,6 +486,9 @@ DpcStatus dpc_data_read(DpcData *d, int64_t sample, int field, void *to,
         return dpc_fail(DPC_BUG, "data: error: field \"%s\" has %lld bytes, "
                         "the buffer %lld", d->field[field].name,
                         (long long)want, (long long)bytes);
+    pthread_mutex_lock(&d->lock);
     DpcStatus s = seek_sound(d, &sample);
-    return s ? s : d->reader->read(d->self, sample, field, to);
+    s = s ? s : d->reader->read(d->self, sample, field, to);
+    pthread_mutex_unlock(&d->lock);
+    return s;
 }

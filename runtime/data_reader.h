@@ -4,6 +4,7 @@
 
 #include "runtime/data.h"
 #include "runtime/hash.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { DPC_NFIELD = 32, DPC_WHY = 1024 };
@@ -22,6 +23,9 @@ typedef struct DpcReader {
 } DpcReader;
 
 struct DpcData {
+    pthread_mutex_t lock;                 /* one sample is ready at a time: an
+                                             evaluation may read what the
+                                             training's loader reads */
     const DpcReader *reader;
     void *self;
     int nfield;

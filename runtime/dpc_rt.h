@@ -17,6 +17,10 @@
 #include <stdint.h>
 
 #define DPC_ABI 11
+#define DPC_TEXT_OF(x) #x
+#define DPC_TEXT(x) DPC_TEXT_OF(x)
+/* Stands in the archive of a runtime, by which a compiler knows its layout. */
+#define DPC_LAYOUT "dpc_rt layout " DPC_TEXT(DPC_ABI)
 enum { DPC_NDIM = 8, DPC_NAXIS = 15, DPC_NBATCH = 4,
        DPC_NHOP = 64 };                   /* hops of one step, at most */
 
@@ -281,6 +285,7 @@ typedef enum DpcStatus {
     DPC_BUG                               /* exit 70 */
 } DpcStatus;
 
+extern const char dpc_layout[];
 int dpc_exit_code(DpcStatus);
 /* Text of this thread's last failure: "place: error: thing: what; do". */
 const char *dpc_last_error(void);

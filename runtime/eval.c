@@ -1,6 +1,6 @@
 /* eval.c -- evaluation, and commands that run rows of entries. */
-#include "runtime/app.h"
 #include "runtime/json.h"
+#include "runtime/ways.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,31 +11,10 @@ static DpcData *eval_data(const DpcApp *a)
     return a->val ? a->val : a->data;
 }
 
-/* Batches asked for, or all whole batches of the data. */
-static int64_t batches_of(const DpcApp *a, const DpcProgram *p)
+/* Batches asked for, or all whole batches of its data. */
+static int64_t batches_of(const DpcApp *a, const DpcWay *w)
 {
-    if (a->opt.batches >= 0)
-        return a->opt.batches;
-    if (!eval_data(a) || p->batch <= 0)
-        return 1;
-    int64_t n = dpc_data_count(eval_data(a)) / p->batch;
-    return n > 0 ? n : 1;
-}
-
-static DpcStatus batch_add(DpcApp *a, DpcFeed *f, uint32_t program, int64_t i,
-                           DpcValues *v, double *sum)
-{
-    double waited;
-    a->busy = true;
-    DpcStatus s = dpc_feed_next(f, &waited);
-    if (!s)
-        s = dpc_app_run(a, program, i);
-    if (s)
-        return s;
-    dpc_values_read(v);
-    for (int k = 0; k < v->n; k++)
-        sum[k] += v->value[k];
-    return DPC_OK;
+    return a->opt.batches >= 0 ? a->opt.batches : w->batches;
 }
 
 static DpcFeedHow feed_how(const DpcApp *a)
@@ -46,36 +25,79 @@ static DpcFeedHow feed_how(const DpcApp *a)
         .given = a->given, .ngiven = a->ngiven};
 }
 
-/* The order is that of seed 0 from its start, so evaluations of a run, and
- * of different runs, see the same batches. */
-DpcStatus dpc_app_eval(DpcApp *a, DpcValues *v)
+/* Adds what a batch gives, as often as it has samples. */
+static DpcStatus batch_add(DpcApp *a, DpcWay *w, int64_t i, DpcMeans *m)
 {
-    uint32_t program;
-    double sum[DPC_NMETRIC] = {0};
-    DpcFeed *f;
-    DpcStatus s = dpc_app_entry(a, "eval", &program);
+    double waited;
+    int64_t batch = a->unit->program[w->program].batch;
+    a->busy = true;
+    DpcStatus s = dpc_feed_next(w->feed, &waited);
+    if (!s)
+        s = dpc_app_run(a, w->program, i);
     if (s)
         return s;
-    DpcFeedHow how = feed_how(a);
-    if ((s = dpc_feed_open(a->rt, program, &how, &f)))
-        return s;
-    dpc_values_bind(a->rt, program, v);
-    int64_t n = batches_of(a, &a->unit->program[program]);
+    dpc_values_read(&w->values);
+    for (int k = 0; k < w->values.n; k++) {
+        int to = dpc_values_find(&m->values, w->values.name[k]);
+        if (to >= 0)
+            m->values.value[to] += w->values.value[k] *
+                                   (double)(batch > 0 ? batch : 1);
+    }
+    m->samples += batch > 0 ? batch : 1;
+    return DPC_OK;
+}
+
+static DpcStatus way_add(DpcApp *a, DpcWay *w, DpcMeans *m)
+{
+    DpcStatus s = DPC_OK;
+    int64_t n = batches_of(a, w), batch = a->unit->program[w->program].batch;
     for (int64_t i = 0; !s && i < n; i++)
-        s = batch_add(a, f, program, i, v, sum);
-    for (int k = 0; k < v->n; k++)
-        v->value[k] = n ? sum[k] / (double)n : 0;
-    dpc_feed_close(f);
+        s = batch_add(a, w, i, m);
+    if (w->data && batch > 0 && a->opt.batches < 0)
+        m->left += dpc_data_count(w->data) % batch;
+    m->program = w->program;
     return s;
 }
 
-static void values_json(const DpcValues *v, int64_t step)
+/* The row of `eval`; a model of several sizes has an entry for each. */
+static const char *eval_entry(const DpcApp *a)
+{
+    const char *entry = "eval";
+    for (uint32_t i = 0; i < a->unit->nrun; i++)
+        if (!strcmp(a->unit->run[i].command, "eval"))
+            entry = a->unit->run[i].entry;
+    return entry;
+}
+
+/* The order is that of seed 0 from its start, so evaluations of a run, and
+ * of different runs, see the same batches. */
+DpcStatus dpc_app_eval(DpcApp *a, DpcMeans *m)
+{
+    DpcWays w;
+    *m = (DpcMeans){0};
+    DpcStatus s = dpc_ways_open(a, eval_entry(a), DPC_TO_EVAL, &w);
+    if (!s)
+        m->values = w.way[0].values;
+    for (int i = 0; !s && i < w.n; i++)
+        s = way_add(a, &w.way[i], m);
+    for (int k = 0; m->samples && k < m->values.n; k++)
+        m->values.value[k] /= (double)m->samples;
+    dpc_ways_close(&w);
+    return s;
+}
+
+/* `left`: samples that fill no batch; -1: of no data. */
+static void values_json(const DpcValues *v, int64_t step, int64_t left)
 {
     DpcJson j;
     dpc_json_init(&j, dpc_json_file, stdout, 0);
     dpc_json_open(&j, '{');
     dpc_json_key(&j, "step");
     dpc_json_int(&j, step);
+    if (left >= 0) {
+        dpc_json_key(&j, "samples_left_out");
+        dpc_json_int(&j, left);
+    }
     for (int i = 0; i < v->n; i++) {
         dpc_json_key(&j, v->name[i]);
         dpc_json_num(&j, v->value[i]);
@@ -167,7 +189,7 @@ static void scalars_print(DpcApp *a, uint32_t program)
     if (!v.n || !dpc_app_first(a) || a->opt.quiet)
         return;
     if (a->opt.json)
-        values_json(&v, a->step);
+        values_json(&v, a->step, -1);
     else
         for (int i = 0; i < v.n; i++)
             printf("%s %.6g\n", v.name[i], v.value[i]);
@@ -200,31 +222,32 @@ DpcStatus dpc_app_outputs(DpcApp *a, uint32_t program)
 }
 
 /* Means over the batches; outputs are those of the last. */
-static DpcStatus evaluate(DpcApp *a, DpcValues *v)
+static DpcStatus evaluate(DpcApp *a, DpcMeans *m)
 {
-    uint32_t program;
     if (!a->opt.batches)
         return dpc_fail(DPC_USAGE, "%s: error: '--batches 0': a mean wants one "
                         "at least", a->opt.program);
-    DpcStatus s = dpc_app_eval(a, v);
-    if (!s)
-        s = dpc_app_entry(a, "eval", &program);
-    return s ? s : dpc_app_outputs(a, program);
+    DpcStatus s = dpc_app_eval(a, m);
+    if (!s && m->left)
+        dpc_app_note(a, "note: %lld of %lld samples left out: fewer than a "
+                     "batch", (long long)m->left,
+                     (long long)(m->left + m->samples));
+    return s ? s : dpc_app_outputs(a, m->program);
 }
 
 DpcStatus dpc_app_eval_command(DpcApp *a)
 {
-    DpcValues v;
+    DpcMeans m;
     DpcStatus s = dpc_app_state(a, false);
     if (!s)
-        s = evaluate(a, &v);
+        s = evaluate(a, &m);
     if (s || !dpc_app_first(a))
         return s;
     if (a->opt.json) {
-        values_json(&v, a->step);
+        values_json(&m.values, a->step, m.left);
         return DPC_OK;
     }
-    for (int i = 0; i < v.n; i++)
-        printf("%s %.6g\n", v.name[i], v.value[i]);
+    for (int i = 0; i < m.values.n; i++)
+        printf("%s %.6g\n", m.values.name[i], m.values.value[i]);
     return DPC_OK;
 }

@@ -91,6 +91,26 @@ static DpcStatus match(const DpcLeaf *l, const DpcField *f, const char *from)
         same_shape(f, l) ? "; cast in the model" : "; give rows of that shape");
 }
 
+static bool has_source(const DpcLeaf *l, const DpcFeedHow *how)
+{
+    for (int i = 0; i < how->ngiven; i++)
+        if (!strcmp(how->given[i].input, l->name))
+            return !match(l, &how->given[i].field, "");
+    int k = how->data ? dpc_data_find(how->data, l->name) : -1;
+    return k >= 0 && !match(l, dpc_data_field(how->data, k), "");
+}
+
+int dpc_feed_fits(const DpcRt *rt, uint32_t program, const DpcFeedHow *how)
+{
+    const DpcProgram *p = &rt->unit->program[program];
+    int n = 0;
+    for (uint32_t i = 0; i < p->nport; i++) {
+        const DpcLeaf *l = &rt->unit->leaf[p->port[i].leaf];
+        n += l->kind == DPC_INPUT && has_source(l, how);
+    }
+    return n;
+}
+
 static DpcStatus no_field(const DpcLeaf *l, const DpcFeedHow *how)
 {
     char list[512];

@@ -39,6 +39,8 @@ typedef struct DpcFeedHow {
  * of another shape or type; the text names what there is. */
 DpcStatus dpc_feed_open(DpcRt *, uint32_t program, const DpcFeedHow *,
                         DpcFeed **);
+/* Inputs of a program that something of their shape and type is there for. */
+int dpc_feed_fits(const DpcRt *, uint32_t program, const DpcFeedHow *);
 /* Fills this rank's rows in all turns for the next step. */
 DpcStatus dpc_feed_next(DpcFeed *, double *waited_s);
 int64_t dpc_feed_bytes(const DpcFeed *);

@@ -6,10 +6,10 @@
 
 typedef struct DpcLoader DpcLoader;
 
-/* Starts a thread that reads `data`, which nobody else may then read.  Row r
- * of this rank holds position row[r] of each global batch of `batch` samples,
- * so at step s it is sample dpc_data_index(seed, count, s * batch + row[r]).
- * All memory is taken here. */
+/* Starts a thread that reads `data`.  Row r of this rank holds position row[r]
+ * of each global batch of `batch` samples, so at step s it is sample
+ * dpc_data_index(seed, count, s * batch + row[r]).  All memory is taken
+ * here. */
 DpcStatus dpc_loader_open(DpcData *data, uint64_t seed, int64_t batch,
                           const int64_t *row, int64_t nrow, const int *field,
                           int nfield, int64_t start_step, DpcLoader **);

@@ -101,7 +101,9 @@ int dpc_main(int argc, char **argv, const DpcUnit *u)
     if (!a)
         return dpc_exit_code(DPC_MEMORY);
     a->metrics.fd = -1;
-    DpcStatus s = dpc_options_parse(u, argc, argv, &a->opt);
+    DpcStatus s = dpc_rt_fits(u);
+    if (!s)
+        s = dpc_options_parse(u, argc, argv, &a->opt);
     if (s || told(u, &a->opt))
         return finish(a, s);
     dpc_launch_openmp(argv, u->threads);

@@ -137,7 +137,9 @@ static DpcStatus row_set(DpcOptions *o, const Row *r, const char *text)
     switch (r->kind) {
     case TEXT:
         *(const char **)at = text;
-        return DPC_OK;
+        return *text ? DPC_OK
+             : dpc_fail(DPC_USAGE, "%s: error: '--%s': it is empty; wanted %s",
+                        o->program, r->name, r->argument);
     case FLAG:
         *(bool *)at = true;
         return DPC_OK;

@@ -340,12 +340,21 @@ static DpcStatus open_parts(DpcRt *rt)
     return s;
 }
 
+/* Nothing else of a unit of another layout can be read, its name neither. */
+DpcStatus dpc_rt_fits(const DpcUnit *u)
+{
+    return u->abi == DPC_ABI ? DPC_OK
+        : dpc_fail(DPC_USER, "unit: error: it has layout %d but this runtime "
+                   "knows %d; ./build.sh, then compile it again", u->abi,
+                   DPC_ABI);
+}
+
 DpcStatus dpc_rt_open(const DpcUnit *u, DpcComm *comm, DpcRt **out)
 {
     *out = NULL;
-    if (u->abi != DPC_ABI)
-        return dpc_fail(DPC_USER, "%s: error: the unit has layout %d but this "
-            "runtime knows %d; compile it again", u->model, u->abi, DPC_ABI);
+    DpcStatus fits = dpc_rt_fits(u);
+    if (fits)
+        return fits;
     DpcRt *rt = calloc(1, sizeof *rt);
     if (!rt)
         return dpc_fail(DPC_MEMORY, "%s: error: no memory", u->model);

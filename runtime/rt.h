@@ -94,6 +94,7 @@ typedef struct DpcRt {
 
 /* DPC_USER: the world has the wrong size, or the unit is for another
  * target; DPC_MEMORY; DPC_BUG: tables that make no sense. */
+DpcStatus dpc_rt_fits(const DpcUnit *);   /* DPC_USER: of another layout */
 DpcStatus dpc_rt_open(const DpcUnit *, DpcComm *, DpcRt **);
 /* Bytes of each space on a rank of that role. */
 void dpc_rt_planned(const DpcUnit *, int32_t role, int64_t bytes[DPC_NSPACE]);

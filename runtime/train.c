@@ -171,21 +171,22 @@ static void evaluation_tell(Train *t, const DpcValues *v)
 
 static DpcStatus evaluate(Train *t)
 {
-    DpcValues v;
+    DpcMeans m;
     DpcApp *a = t->app;
-    DpcStatus s = dpc_app_eval(a, &v);
+    const DpcValues *v = &m.values;
+    DpcStatus s = dpc_app_eval(a, &m);
     if (s)
         return s;
-    evaluation_tell(t, &v);
+    evaluation_tell(t, v);
     if (dpc_app_first(a))
-        s = dpc_metrics_event(&a->metrics, "eval", a->step, &v);
-    int i = dpc_values_find(&v, t->best_name);
-    if (s || i < 0 || !isfinite(v.value[i]))
+        s = dpc_metrics_event(&a->metrics, "eval", a->step, v);
+    int i = dpc_values_find(v, t->best_name);
+    if (s || i < 0 || !isfinite(v->value[i]))
         return s;
     double sign = t->best_is_max ? -1 : 1;
-    if (sign * v.value[i] >= t->best)
+    if (sign * v->value[i] >= t->best)
         return DPC_OK;
-    t->best = sign * v.value[i];
+    t->best = sign * v->value[i];
     return save(t, true);
 }
 
@@ -277,7 +278,7 @@ static DpcStatus train_open(Train *t, DpcApp *a)
     if (a->opt.steps < 0)
         return dpc_fail(DPC_USAGE, "%s: error: how many steps? give --steps",
                         a->opt.program);
-    if ((s = dpc_ways_open(a, loop_row(a), &t->ways)))
+    if ((s = dpc_ways_open(a, loop_row(a), DPC_TO_TRAIN, &t->ways)))
         return s;
     a->metrics.planned += dpc_ways_bytes(&t->ways) + a->rt->stage_bytes +
                           dpc_small_bytes();

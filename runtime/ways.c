@@ -1,6 +1,7 @@
 /* ways.c -- which program a step runs, and on which data. */
 #include "runtime/ways.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- which ---- */
@@ -32,13 +33,23 @@ DpcWay *dpc_ways_at(DpcWays *w, int64_t step)
 
 /* ---- opening ---- */
 
-static DpcStatus feed_open(DpcWays *w, DpcWay *q, int64_t start)
+static DpcFeedHow feed_how(const DpcWays *w, const DpcWay *q, int64_t start)
 {
     const DpcApp *a = w->app;
-    DpcFeedHow how = {.data = q->data, .spec = q->spec, .seed = a->rt->seed,
-        .start = a->opt.overfit ? 0 : start, .given = a->given,
-        .ngiven = a->ngiven, .once = a->opt.overfit};
-    return dpc_feed_open(a->rt, q->program, &how, &q->feed);
+    DpcFeedHow how = {.data = q->data, .spec = q->spec, .given = a->given,
+                      .ngiven = a->ngiven};
+    if (w->what == DPC_TO_TRAIN) {
+        how.seed = a->rt->seed;
+        how.once = a->opt.overfit;
+        how.start = how.once ? 0 : start;
+    }
+    return how;
+}
+
+static DpcStatus feed_open(const DpcWays *w, DpcWay *q, int64_t start)
+{
+    DpcFeedHow how = feed_how(w, q, start);
+    return dpc_feed_open(w->app->rt, q->program, &how, &q->feed);
 }
 
 static void way_add(DpcWays *w, const DpcWay *q)
@@ -61,28 +72,60 @@ static bool is_way(const char *p, const char *entry)
     return entry[n] ? !strncmp(p, entry, n + 1) : !strcmp(p, entry);
 }
 
+static bool is_taken(const DpcWays *w, uint32_t program)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->way[i].program == program)
+            return true;
+    return false;
+}
+
+/* Why a data set fits no program, by the one that it fits best. */
+static DpcStatus misfit(const DpcWays *w, const char *entry, DpcWay q)
+{
+    const DpcUnit *u = w->app->unit;
+    char why[768];
+    int most = -1, ways = 0;
+    for (uint32_t i = 0; i < u->nprogram; i++) {
+        DpcFeedHow how = feed_how(w, &q, 0);
+        int n = is_way(u->program[i].entry, entry)
+              ? dpc_feed_fits(w->app->rt, i, &how) : -1;
+        ways += n >= 0;
+        if (n > most)
+            most = n, q.program = i;
+    }
+    if (!ways)
+        return dpc_fail(DPC_USER, "%s: error: the model has no entry '%s'",
+                        u->model, entry);
+    const char *name = u->program[q.program].entry;
+    DpcStatus s = feed_open(w, &q, 0);
+    dpc_feed_close(q.feed);
+    if (!s)
+        return dpc_fail(DPC_USER, "%s: error: data: '%s' has its data "
+                        "already; give one data set a size", q.spec, name);
+    snprintf(why, sizeof why, "%s", dpc_last_error());
+    return ways == 1 ? s
+         : dpc_fail(s, "%s\nnote: of %d sizes '%s' fits best", why, ways, name);
+}
+
 /* Programs that a data set fits, and that none before it did. */
 static DpcStatus data_add(DpcWays *w, const char *entry, DpcData *data,
                           const char *spec)
 {
     const DpcUnit *u = w->app->unit;
-    DpcStatus s = dpc_fail(DPC_USER, "%s: error: the model has no entry '%s'",
-                           u->model, entry);
     int before = w->n;
     for (uint32_t i = 0; i < u->nprogram && w->n < DPC_NWAY; i++) {
         DpcWay q = {.program = i, .data = data, .spec = spec};
-        bool taken = !is_way(u->program[i].entry, entry);
-        for (int k = 0; k < w->n; k++)
-            taken |= w->way[k].program == i;
-        DpcStatus one = taken ? DPC_USER : feed_open(w, &q, w->app->step);
-        if (one && one != DPC_USER)
-            return one;
-        if (!one)
+        if (!is_way(u->program[i].entry, entry) || is_taken(w, i))
+            continue;
+        DpcStatus s = feed_open(w, &q, w->app->step);
+        if (s && s != DPC_USER)
+            return s;
+        if (!s)
             way_add(w, &q);
-        if (!taken)
-            s = one;
     }
-    return w->n > before ? DPC_OK : s;
+    return w->n > before ? DPC_OK
+         : misfit(w, entry, (DpcWay){.data = data, .spec = spec});
 }
 
 /* Each data set has been read as often as its way was taken. */
@@ -100,20 +143,16 @@ static DpcStatus starts_set(DpcWays *w)
     return s;
 }
 
-DpcStatus dpc_ways_open(DpcApp *a, const char *entry, DpcWays *w)
+DpcStatus dpc_ways_open(DpcApp *a, const char *entry, DpcWaysFor what,
+                        DpcWays *w)
 {
-    *w = (DpcWays){.app = a};
+    *w = (DpcWays){.app = a, .what = what};
+    if (what == DPC_TO_EVAL && a->val)
+        return data_add(w, entry, a->val, a->opt.val_data);
     DpcStatus s = data_add(w, entry, a->data, a->opt.data);
-    for (int i = 0; !s && i < a->opt.more_data.n; i++) {
-        const char *spec = a->opt.more_data.at[i];
-        if (w->nown == DPC_NWAY)
-            return dpc_fail(DPC_USAGE, "%s: error: more than %d --more-data",
-                            a->opt.program, DPC_NWAY);
-        s = dpc_app_data(a, spec, &w->own[w->nown]);
-        if (!s)
-            s = data_add(w, entry, w->own[w->nown++], spec);
-    }
-    return s ? s : starts_set(w);
+    for (int i = 0; !s && i < a->opt.more_data.n; i++)
+        s = data_add(w, entry, a->more[i], a->opt.more_data.at[i]);
+    return s || what == DPC_TO_EVAL ? s : starts_set(w);
 }
 
 int64_t dpc_ways_bytes(const DpcWays *w)
@@ -128,7 +167,5 @@ void dpc_ways_close(DpcWays *w)
 {
     for (int i = 0; i < w->n; i++)
         dpc_feed_close(w->way[i].feed);
-    for (int i = 0; i < w->nown; i++)
-        dpc_data_close(w->own[i]);
-    w->n = w->nown = 0;
+    w->n = 0;
 }

@@ -1,4 +1,4 @@
-/* ways.h -- the programs that one step of a training may be.
+/* ways.h -- the programs that one step may be.
  *
  * A model that is compiled for several sizes has an entry for each,
  * "train-512x512", "train-768x512": ways to make the same step.  Data of each
@@ -13,6 +13,11 @@
 
 enum { DPC_NWAY = 32 };
 
+/* For what: steps of a training in an order of the seed, going on where it
+ * stands; or an evaluation, which reads --val-data if there are any, in the
+ * order of seed 0 from its start. */
+typedef enum DpcWaysFor { DPC_TO_TRAIN, DPC_TO_EVAL } DpcWaysFor;
+
 typedef struct DpcWay {
     uint32_t program;
     DpcData *data;                        /* NULL: every input is given */
@@ -25,15 +30,15 @@ typedef struct DpcWay {
 
 typedef struct DpcWays {
     DpcApp *app;
-    int n, nown;
+    DpcWaysFor what;
+    int n;
     DpcWay way[DPC_NWAY];
-    DpcData *own[DPC_NWAY];               /* of --more-data */
     int64_t total;                        /* batches of all */
 } DpcWays;
 
 /* Ways of the entry, or, when its name has a '-', of all entries that begin as
  * it does up to there.  DPC_USER: a data set fits no program. */
-DpcStatus dpc_ways_open(DpcApp *, const char *entry, DpcWays *);
+DpcStatus dpc_ways_open(DpcApp *, const char *entry, DpcWaysFor, DpcWays *);
 DpcWay *dpc_ways_at(DpcWays *, int64_t step);
 int64_t dpc_ways_bytes(const DpcWays *);  /* memory of loaders */
 void dpc_ways_close(DpcWays *);

@@ -54,3 +54,9 @@ else not_ok "no place for a cache is no error" "exit $?"; fi
 "$dpc" compile "$models/mlp.lua" -o two > log 2>&1; rc=$?; wait
 if [ $rc = 0 ] && ./one info > log && ./two info > log; then ok "two compiles at once share a cache"
 else not_ok "two compiles at once share a cache" "exit $rc"; fi
+
+mkdir -p old && sed 's/dpc_rt layout [0-9]*/dpc_rt layout 0/' \
+    "$BUILD/libdpc_rt.a" > old/libdpc_rt.a
+cp "$BUILD/libdpc_rt.link" old/
+DPC_RUNTIME=$PWD/old/libdpc_rt.a run "$dpc" compile "$models/mlp.lua" -o x
+exits 5 "a runtime of another layout" 'it knows another layout of tables'

@@ -18,6 +18,8 @@ run "$dpc" weights diff one one
 exits 0 "diff: a run equals itself" '^largest relative distance 0;'
 run "$dpc" weights diff one two
 exits 6 "diff: two seeds part" '^in.w : F32\[.*\] [0-9.e-]+$'
+run "$dpc" weights ls ""
+exits 2 "an empty path" 'a path is empty'
 run "$dpc" weights ls nowhere
 exits 1 "no such folder" '^nowhere: error: '
 
@@ -25,6 +27,16 @@ exits 1 "no such folder" '^nowhere: error: '
 
 run "$dpc" weights convert one all.safetensors
 exits 0 "convert: a run into one file" '^[0-9]+ tensors, [0-9]+ bytes, 1 file$'
+run "$dpc" weights diff one all.safetensors
+exits 0 "diff: bare params with a run's" '^largest relative distance 0;' \
+    'note: [0-9]* states of one have no like'
+head -c -4 all.safetensors > nan.safetensors && cp nan.safetensors big.safetensors
+printf '\377\377\377\377' >> nan.safetensors
+printf '\377\377\177\177' >> big.safetensors
+run "$dpc" weights diff all.safetensors nan.safetensors
+exits 6 "diff: a NaN is far from all" 'inf, NaN: 0 and 1' '^largest relative distance inf;'
+run "$dpc" weights convert big.safetensors narrow.safetensors --dtype f16
+exits 0 "convert: what f16 does not reach" 'warning: ".*": 1 numbers are beyond F16'
 run "$dpc" weights convert all.safetensors shards --shards 8KB
 exits 0 "convert: into shards" ' [0-9]+ files$'
 run "$dpc" weights convert shards back.safetensors
@@ -85,6 +97,10 @@ printf 'in.* -\n' > drop
 run "$dpc" weights convert all.safetensors less.safetensors --map drop
 start less.safetensors:partial
 exits 0 ":partial: trainable ones may be missing"
+start in.safetensors:partial
+exits 1 ":partial of nothing" 'no tensor is a param of this model, which has'
+start ""
+exits 2 "--init-from of nothing" "'--init-from ': wanted"
 ranks 1 bin eval --data data --json --init-from all.safetensors \
     --init-from less.safetensors:over
 test "$(field loss log)" = "$whole" && ok ":over goes over what is there" ||
