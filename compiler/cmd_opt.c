@@ -41,9 +41,42 @@ static void phase_check(const Options *o, Phase phase)
     }
 }
 
+/* What nobody reads is dropped by the first passes; the later ones count on
+ * that. */
+static void reads_check(const Options *o, const Graph *g)
+{
+    const uint32_t *uses = graph_uses(g, o->arena);
+    for (Ref r = 0; r < g->n && o->start_from && g->phase == PHASE_LOCAL; r++)
+        if (!uses[r] && !ops[g->node[r].op].leaf
+            && g->node[r].op != OP_send)
+            err(o->file[0], "\"%s\" is read by no node, set or return, and "
+                "passes from %s on drop nothing", g->node[r].name,
+                o->start_from);
+}
+
+/* A mesh that the graph has is not to be made again. */
+static void flags_check(const Options *o, const Graph *g)
+{
+    Axes ranks = mesh_axes(&g->mesh, SPACE) | mesh_axes(&g->mesh, STAGE);
+    int64_t has = mesh_size(&g->mesh, ranks);
+    if (g->mesh.naxis && o->ranks && o->ranks != has)
+        usage("--ranks %lld: the mesh of \"%s\" has %lld", (long long)o->ranks,
+              o->file[0], (long long)has);
+    if (o->pass && o->start_from)
+        usage("--pass and --start-from exclude each other");
+    for (int i = 0; i < npass && o->start_from && o->stop_after; i++) {
+        if (strcmp(passes[i].name, o->start_from) == 0)
+            break;
+        if (strcmp(passes[i].name, o->stop_after) == 0)
+            usage("--stop-after %s comes before --start-from %s",
+                  o->stop_after, o->start_from);
+    }
+}
+
 int cmd_opt(const Options *o)
 {
     Graph *g = graph_read(o, o->file[0]);
+    flags_check(o, g);
     bool planned = o->plan || o->partitioner || o->ranks > 1 || o->micro > 1;
     Plan none = { .bucket = 32 << 20 };
     none.compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
@@ -56,6 +89,7 @@ int cmd_opt(const Options *o)
     if (o->stop_after)
         pass_name_check(job.stop_after = o->stop_after, "stop-after");
     phase_check(o, g->phase);
+    reads_check(o, g);
     g = run_passes(o->pass, g, &job);
     if (o->brief)
         graph_print_short(g, stdout);

@@ -17,17 +17,18 @@ static const Plan *plan_chosen(const Options *o, const Model *m)
 {
     uint32_t n = 1;
     Priced one, *p = &one;
+    plan_flags_check(o, m->entry, m->nentry);
     if (o->partitioner && strcmp(o->partitioner, "auto") == 0) {
         p = plans_auto(o, m->entry, m->nentry, &n);
     } else {
         one = (Priced){ .name = o->plan ? o->plan : o->partitioner
                         ? o->partitioner : o->exact ? "exact" : "ddp",
-                        .micro = o->micro ? (int)o->micro : 1,
                         .of = { .partitioner = o->plan || o->exact ? NULL
                                 : o->partitioner ? o->partitioner : "ddp",
                                 .set = o->set,
                                 .micro = o->micro ? (int)o->micro : 1 },
                         .plan = plan_open(o, m->entry, m->nentry) };
+        one.micro = plan_turns(one.plan);
         plan_price(o, plan_entry(m->entry, m->nentry), NULL, p);
     }
     if (!o->quiet)

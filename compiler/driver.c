@@ -12,10 +12,12 @@ Model *model_open(const Options *o)
     return model_load(o->file[0], &m, o->arena);
 }
 
+enum { RANKS = 65536 };                   /* and turns: at most */
+
 static int small(int64_t n, const char *name)
 {
-    if (n > 65536)
-        usage("--%s: %lld; at most 65536", name, (long long)n);
+    if (n > RANKS)
+        usage("--%s: %lld; at most %d", name, (long long)n, RANKS);
     return (int)n;
 }
 
@@ -29,26 +31,110 @@ int ranks_wanted(const Options *o)
     return o->ranks ? small(o->ranks, "ranks") : most ? most : 1;
 }
 
-static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
+/* What a plan's word would be refused for is so before anything is tried. */
+static void words_check(const Options *o, Graph *const *entry, int nentry)
 {
-    PlanOptions p = {
-        .home = o->home, .file = o->plan ? o->plan : o->partitioner,
-        .ranks = small(o->ranks, "ranks"), .micro = small(o->micro, "micro"),
-        .compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32,
-    };
-    p.define = o->set.at, p.ndefine = o->set.n;
+    Plan none = { 0 };
+    const char *wrong = o->recompute
+        ? recompute_read(o->arena, o->recompute, &none) : NULL;
+    if (!wrong && o->offload)
+        wrong = offload_read(o->arena, o->offload, entry, nentry, &none);
+    if (wrong)
+        usage("--%s", wrong);
+}
+
+void plan_flags_check(const Options *o, Graph *const *entry, int nentry)
+{
     if (o->plan && o->partitioner)
         usage("--plan and --partitioner exclude each other");
     if (o->exact && (o->plan || o->partitioner))
         usage("--exact is a partitioner of its own; leave --%s out",
               o->plan ? "plan" : "partitioner");
+    for (int i = 0; i < o->set.n; i++)
+        if (o->recompute && strncmp(o->set.at[i], "recompute=", 10) == 0
+            && strcmp(o->set.at[i] + 10, o->recompute) != 0)
+            usage("--recompute %s and -P %s contradict each other; leave one "
+                  "of them out", o->recompute, o->set.at[i]);
+    words_check(o, entry, nentry);
+}
+
+int ranks_most(const Options *o)
+{
+    int most = cluster_ranks(cluster_read(o->home, o->cluster, o->arena));
+    return most && most < RANKS ? most : RANKS;
+}
+
+static void differs(const Options *o, const char *flag, const char *said,
+                    const char *plan)
+{
+    usage("--%s %s, but the plan \"%s\" says %s; change one of them", flag,
+          said, o->plan, plan);
+}
+
+/* A plan file says all of a plan: a flag beside it may only say the same. */
+static void flags_agree(const Options *o, const Plan *p)
+{
+    Plan mine = *p;
+    int ranks = plan_ranks(p), turns = plan_turns(p);
+    if (o->micro && o->micro != turns)
+        differs(o, "micro", fmt(o->arena, "%lld", (long long)o->micro),
+                fmt(o->arena, "%d", turns));
+    if (o->dtype && strcmp(o->dtype, dtype_name(p->compute)) != 0)
+        differs(o, "dtype", o->dtype, dtype_name(p->compute));
+    if (o->recompute && !recompute_read(o->arena, o->recompute, &mine)
+        && (mine.recompute != p->recompute || mine.bytes != p->bytes))
+        differs(o, "recompute", o->recompute, recompute_word(o->arena, p));
+    if (o->cluster && ranks > ranks_most(o))
+        usage("--cluster %s: ranks are %d, but the plan \"%s\" has %d",
+              o->cluster, ranks_most(o), o->plan, ranks);
+}
+
+/* What the command line says of a plan's words. */
+static void plan_words(const Options *o, Graph *const *entry, int nentry,
+                       Plan *p)
+{
+    if (o->recompute)
+        recompute_read(o->arena, o->recompute, p);
+    if (o->offload)
+        offload_read(o->arena, o->offload, entry, nentry, p);
+    if (p->recompute == RECOMPUTE_AUTO && !p->bytes)
+        p->bytes = cluster_read(o->home, o->cluster, o->arena)->memory;
+}
+
+typedef struct Asker { const Options *o; Work w; } Asker;
+
+static PlanCost cost_of(void *arg, Plan *plan)
+{
+    const Asker *a = arg;
+    plan_words(a->o, a->w.entry, a->w.nentry, plan);
+    Try t = { .name = "cost", .plan = plan, .micro = plan_turns(plan) };
+    const Priced *p = tries_run(a->o, &a->w, &t, 1);
+    const Spent *s = &p->spent;
+    return (PlanCost){ s->step, s->compute, s->communicate, spent_exposed(s),
+                       p->leaves, p->arena, p->io, p->fits, p->why };
+}
+
+static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
+{
+    Asker asker = { o, { .entry = entry, .nentry = nentry } };
+    PlanOptions p = {
+        .cost = cost_of, .arg = &asker,
+        .home = o->home, .file = o->plan ? o->plan : o->partitioner,
+        .ranks = small(o->ranks, "ranks"), .micro = small(o->micro, "micro"),
+        .compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32,
+    };
+    p.define = o->set.at, p.ndefine = o->set.n;
+    plan_flags_check(o, entry, nentry);
     if (p.file && strcmp(p.file, "auto") == 0) {
         uint32_t n;
         Priced *best = plans_auto(o, entry, nentry, &n);
         return plans_best(o, best, n, entry, nentry)->plan;
     }
-    if (o->plan)
-        return plan_read(&p, entry, nentry, o->arena);
+    if (o->plan) {
+        Plan *plan = plan_read(&p, entry, nentry, o->arena);
+        flags_agree(o, plan);
+        return plan;
+    }
     p.ranks = ranks_wanted(o);
     p.micro = p.micro ? p.micro : 1;
     if (!p.file)
@@ -59,14 +145,7 @@ static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
 Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
 {
     Plan *p = plan_found(o, entry, nentry);
-    const char *wrong = o->recompute
-        ? recompute_read(o->arena, o->recompute, p) : NULL;
-    if (!wrong && o->offload)
-        wrong = offload_read(o->arena, o->offload, entry, nentry, p);
-    if (wrong)
-        usage("--%s", wrong);
-    if (p->recompute == RECOMPUTE_AUTO && !p->bytes)
-        p->bytes = cluster_read(o->home, o->cluster, o->arena)->memory;
+    plan_words(o, entry, nentry, p);
     return p;
 }
 

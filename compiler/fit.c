@@ -25,7 +25,8 @@ static void add(Ways *w, const Options *o, int micro, int ranks,
     Way *x = &w->at[w->n];
     x->options = *o;
     Str s = { .arena = o->arena };
-    str_add(&s, "--recompute %s", o->recompute);
+    str_add(&s, o->plan && !partitioner ? "recompute = \"%s\" in the plan"
+            : "--recompute %s", o->recompute);
     if (micro > 1) {
         x->options.micro = micro;
         str_add(&s, " --micro %d", micro);
@@ -49,7 +50,10 @@ static void price(Way *w, Graph *const *entry, int n)
     w->bytes = INT64_MAX;
     if (setjmp(trap.jump) == 0) {
         err_push(&trap);
-        Priced p = { .plan = plan_open(&w->options, entry, n) };
+        Options o = w->options;
+        o.recompute = NULL;               /* a plan file's own may differ */
+        Priced p = { .plan = plan_open(&o, entry, n) };
+        recompute_read(o.arena, w->options.recompute, p.plan);
         plan_price(&w->options, plan_entry(entry, n), NULL, &p);
         w->bytes = p.leaves + p.arena + p.io;
         w->fits = p.fits;
@@ -80,7 +84,8 @@ char *fit_help(const Options *o, const Plan *p, int64_t limit)
         add(&w, &mine, k * micro, 0, NULL, NULL);
     if (p->compute == F32 && !o->plan)
         add(&w, &mine, micro, 0, NULL, "bf16");
-    for (int k = ranks > 1 ? 1 : 2; k <= 4; k *= 2)
+    for (int k = ranks > 1 ? 1 : 2; k <= 4 && k * ranks <= ranks_most(o);
+         k *= 2)
         add(&w, &mine, micro, k * ranks, "zero3", NULL);
     for (int i = 0; i < w.n; i++)
         price(&w.at[i], m->entry, m->nentry);

@@ -44,12 +44,22 @@ Graph *model_entry(const Model *, const char *name);      /* NULL */
 /* The same, or else the first of its sizes: "train-512x512". */
 Graph *model_sized(const Model *, const char *name);
 
+/* What a step of a plan costs; why: what refuses it, or NULL. */
+typedef struct PlanCost {
+    double step, compute, communicate, exposed;           /* seconds */
+    int64_t leaves, arena, io;            /* bytes of a rank */
+    bool fits;
+    const char *why;
+} PlanCost;
+
 typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */
     int ranks, micro;                     /* ranks 0: what the plan says */
     DType compute;
     const char *const *define;            /* -P: "name=value" */
     int ndefine;
+    PlanCost (*cost)(void *arg, Plan *);  /* for g.cost; NULL: there is none */
+    void *arg;
 } PlanOptions;
 
 /* Run a partitioner over the leaves of all entries.  `file` is a path, or the
@@ -67,6 +77,8 @@ const char *recompute_word(Arena *, const Plan *);
 const char *offload_read(Arena *, const char *list, Graph *const *entry,
                          int nentry, Plan *);
 int plan_ranks(const Plan *);             /* processes that it wants */
+int plan_turns(const Plan *);             /* micro-batches: axes of time that
+                                             are no twins */
 
 /* A cluster file: a path, the name of one of HOME/models/clusters, or such
  * behind "16x8x", nodes and ranks a node; NULL: host.  What the machine knows

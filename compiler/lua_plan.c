@@ -17,104 +17,6 @@ static const struct { const char *name; AxisKind kind; } kinds[] = {
 static const char *const gathers[] = { "step", "batch", "use" };  /* GatherWhen */
 static const char *const reduces[] = { "late", "each" };          /* ReduceWhen */
 
-static bool is_leaf(const Node *n)
-{
-    return n->op == OP_input || n->op == OP_param || n->op == OP_state;
-}
-
-/* ---- the view ---- */
-
-/* The first dimension of an entry's inputs, as its first input has it. */
-static int64_t entry_batch(const Graph *g)
-{
-    for (Ref r = 0; r < g->n; r++)
-        if (g->node[r].op == OP_input && g->node[r].type.ndim)
-            return g->node[r].type.dim[0];
-    return 0;
-}
-
-static void leaf_push(lua_State *L, const Graph *g, const Node *n)
-{
-    lua_createtable(L, 0, 6);
-    lua_pushstring(L, ops[n->op].name), lua_setfield(L, -2, "op");
-    lua_pushstring(L, n->name), lua_setfield(L, -2, "name");
-    lua_pushstring(L, g->entry ? g->entry : ""), lua_setfield(L, -2, "entry");
-    lua_pushstring(L, dtype_name(n->type.dtype));
-    lua_setfield(L, -2, "dtype");
-    lua_pushboolean(L, n->op == OP_param && !n->attr.frozen);
-    lua_setfield(L, -2, "trainable");
-    lua_pushboolean(L, n->op == OP_input && n->type.ndim
-                    && n->type.dim[0] == entry_batch(g));
-    lua_setfield(L, -2, "batch");
-    lua_createtable(L, n->type.ndim, 0);
-    for (int d = 0; d < n->type.ndim; d++) {
-        lua_pushinteger(L, n->type.dim[d]);
-        lua_rawseti(L, -2, d + 1);
-    }
-    lua_setfield(L, -2, "dims");
-}
-
-/* Is the name met for the first time?  Of each, the first entry that has it
- * is shown; the table of names is at i. */
-static bool is_new(lua_State *L, int i, const char *name)
-{
-    bool met = lua_getfield(L, i, name) != LUA_TNIL;
-    lua_pop(L, 1);
-    lua_pushboolean(L, true);
-    lua_setfield(L, i, name);
-    return !met;
-}
-
-/* g.nodes(entry): its nodes, operands first; nil: no such entry. */
-static int view_nodes(lua_State *L)
-{
-    const Planning *p = lua_touserdata(L, lua_upvalueindex(1));
-    const char *name = luaL_checkstring(L, 1);
-    for (int e = 0; e < p->nentry; e++)
-        if (p->entry[e]->entry && strcmp(p->entry[e]->entry, name) == 0) {
-            nodes_push(L, p->entry[e]);
-            return 1;
-        }
-    return 0;
-}
-
-/* g.refuse(text): there is no such plan; exit 4. */
-static int view_refuse(lua_State *L)
-{
-    fail_code(L, 4, luaL_checkstring(L, 1));
-}
-
-static void view_push(lua_State *L, Planning *p)
-{
-    lua_Integer n = 0;
-    lua_createtable(L, 0, 6);
-    lua_createtable(L, p->nentry, 0);
-    for (int e = 0; e < p->nentry; e++) {
-        lua_pushstring(L, p->entry[e]->entry ? p->entry[e]->entry : "");
-        lua_rawseti(L, -2, e + 1);
-    }
-    lua_setfield(L, -2, "entries");
-    lua_pushlightuserdata(L, p);
-    lua_pushcclosure(L, view_nodes, 1), lua_setfield(L, -2, "nodes");
-    lua_pushcfunction(L, option_ask), lua_setfield(L, -2, "option");
-    lua_pushcfunction(L, view_refuse), lua_setfield(L, -2, "refuse");
-    lua_pushinteger(L, p->o->ranks), lua_setfield(L, -2, "ranks");
-    lua_pushinteger(L, p->o->micro), lua_setfield(L, -2, "micro");
-    lua_newtable(L);
-    lua_newtable(L);
-    int names = lua_gettop(L);
-    for (int e = 0; e < p->nentry; e++)
-        for (Ref r = 0; r < p->entry[e]->n; r++) {
-            const Node *node = &p->entry[e]->node[r];
-            if (!is_leaf(node) || !is_new(L, names, node->name))
-                continue;
-            leaf_push(L, p->entry[e], node);
-            lua_rawseti(L, names - 1, ++n);
-        }
-    lua_pop(L, 1);
-    lua_setfield(L, -2, "leaves");
-}
-
 /* ---- the mesh ---- */
 
 const char *text_at(lua_State *L, int i)
@@ -193,6 +95,16 @@ static void mesh_read(lua_State *L, Planning *p, int i)
     if (p->o->ranks && ranks != p->o->ranks)
         plan_fail(L, p, "the mesh has %d ranks, --ranks says %d", ranks,
                 p->o->ranks);
+}
+
+int plan_turns(const Plan *p)
+{
+    int n = 1;
+    for (int i = 0; i < p->mesh.naxis; i++) {
+        const Axis *a = &p->mesh.axis[i];
+        n *= a->kind == TIME && !strchr(a->name, '\'') ? a->size : 1;
+    }
+    return n;
 }
 
 int plan_ranks(const Plan *p)
@@ -458,30 +370,49 @@ static void word_ask(lua_State *L, const char *word, const char *usual,
     lua_pop(L, 1);
 }
 
+void table_read(lua_State *L, Planning *p, int i)
+{
+    if (!p->text) {                       /* what a partitioner gives */
+        lua_pushvalue(L, i);
+        word_ask(L, "recompute", "selective", "what backward makes again");
+        word_ask(L, "compress", "none", "what gradients are sent as");
+        lua_pop(L, 1);
+    }
+    if (!lua_istable(L, i))
+        plan_fail(L, p, "the %s returns %s; a table {mesh, leaf} is wanted",
+                p->what, luaL_typename(L, i));
+    rest_read(L, p, i);
+    mesh_read(L, p, i);
+    values_read(L, p, i);
+    leaves_read(L, p, i);
+    pipeline_read(L, p, i);
+    compress_read(L, p, i);
+    mesh_thin(p->plan);
+}
+
 /* stack: Planning, chunk */
 static int plan_run(lua_State *L)
 {
     Planning *p = lua_touserdata(L, 1);
     lua_call(L, 0, 1);
+    if (lua_isfunction(L, 2) && p->text)
+        fail_at(L, p->loc, "a plan file is wanted, and this is a partitioner: "
+                "--partitioner %s", p->loc);
     if (lua_isfunction(L, 2)) {
         blame(L, p, 2);
         view_push(L, p);
         lua_call(L, 1, 1);
-        word_ask(L, "recompute", "selective", "what backward makes again");
-        word_ask(L, "compress", "none", "what gradients are sent as");
     }
-    if (!lua_istable(L, 2))
-        plan_fail(L, p, "the %s returns %s; a table {mesh, leaf} is wanted",
-                p->what, luaL_typename(L, 2));
-    rest_read(L, p, 2);
-    mesh_read(L, p, 2);
-    values_read(L, p, 2);
-    leaves_read(L, p, 2);
-    pipeline_read(L, p, 2);
-    compress_read(L, p, 2);
+    table_read(L, p, 2);
     options_used(L);
-    mesh_thin(p->plan);
     return 0;
+}
+
+Plan *plan_begin(const PlanOptions *o, Arena *a)
+{
+    Plan *plan = alloc(a, sizeof *plan);
+    plan->compute = o->compute, plan->bucket = 32 << 20, plan->least = 256;
+    return plan;
 }
 
 static Plan *plan_file(const PlanOptions *o, const char *name,
@@ -499,8 +430,7 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
     f->model = alloc(a, sizeof *f->model);
     f->model->path = intern(a, name);
     f->used = alloc(a, (size_t)o->ndefine + 1);
-    Plan *plan = alloc(a, sizeof *plan);
-    plan->compute = o->compute, plan->bucket = 32 << 20, plan->least = 256;
+    Plan *plan = plan_begin(o, a);
     Planning p = { o, entry, nentry, plan, what, intern(a, name), NULL, NULL };
     size_t bytes;
     lua_State *L = sandbox_new(f);

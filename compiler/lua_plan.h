@@ -19,6 +19,20 @@ _Noreturn void plan_fail(lua_State *, const Planning *, const char *, ...)
     __attribute__((format(printf, 3, 4)));
 const char *plan_loc(lua_State *, const Planning *, const char *message);
 
+/* ---- lua_plan_view.c ---- */
+
+bool is_leaf(const Node *);               /* input, param or state */
+void leaf_push(lua_State *, const Graph *, const Node *);
+void view_push(lua_State *, Planning *);  /* g */
+/* Is the name met for the first time?  Of each, the first entry that has it
+ * is shown; the table of names is at i. */
+bool is_new(lua_State *, int i, const char *name);
+
+/* ---- lua_plan.c ---- */
+
+Plan *plan_begin(const PlanOptions *, Arena *);   /* what says nothing yet */
+/* The table at i, in all its words, into p->plan. */
+void table_read(lua_State *, Planning *, int i);
 /* Text at index i; "" for what is none. */
 const char *text_at(lua_State *, int i);
 /* "dp/mb" as axes of the plan's mesh, major first; those met are `taken`.

@@ -9,8 +9,8 @@
 #include <stdarg.h>
 
 static const char *const words[] = { "mesh", "leaf", "value", "bucket",
-    "compute", "reduce", "gather", "compress", "exact", "recompute", "stage",
-    "role", "order", "alive" };
+    "compute", "reduce", "gather", "compress", "exact", "recompute",
+    "offload", "stage", "role", "order", "alive" };
 
 static bool in_name(char c)
 {

@@ -78,8 +78,12 @@ Cluster *cluster_probe(const Options *);       /* cluster_probe.c */
 Model *model_open(const Options *);
 /* The plan that --plan or --partitioner say; one rank: an empty mesh. */
 Plan *plan_open(const Options *, Graph *const *entry, int nentry);
+/* usage where the flags that choose a plan contradict each other, or their
+ * words mean nothing. */
+void plan_flags_check(const Options *, Graph *const *entry, int nentry);
 /* --ranks, or as many as the cluster has; usage where it has fewer. */
 int ranks_wanted(const Options *);
+int ranks_most(const Options *);          /* of the cluster, and of all */
 /* Threads of a rank: they share the cores of a node. */
 int plan_threads(const Plan *, const Cluster *);
 Job job_open(const Options *, const Plan *);

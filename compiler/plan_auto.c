@@ -197,6 +197,32 @@ static void best_price(const Options *o, Work *w, Priced *p, uint32_t n,
     memcpy(p, q, k * sizeof *p);
 }
 
+/* Do two options of one partitioner come to the same on this model? */
+static bool is_same(const Priced *a, const Priced *b)
+{
+    const Spent *s = &a->spent, *t = &b->spent;
+    return !a->why && !b->why && !a->alone && !b->alone
+        && strcmp(a->of.partitioner, b->of.partitioner) == 0
+        && a->micro == b->micro && a->rough == b->rough
+        && s->step == t->step && s->compute == t->compute
+        && s->communicate == t->communicate && s->bytes == t->bytes
+        && a->leaves == b->leaves && a->arena == b->arena && a->io == b->io;
+}
+
+/* Those that nobody could tell apart stand there once, by their first words. */
+static uint32_t same_drop(Priced *p, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = 0;
+        while (k < kept && !is_same(&p[k], &p[i]))
+            k++;
+        if (k == kept)
+            p[kept++] = p[i];
+    }
+    return kept;
+}
+
 /* Words of recomputation for the best: `none` for the quickest that fit, which
  * makes nothing twice; the least that lets it fit for those that do not and are
  * quicker. */
@@ -235,13 +261,18 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
     w.judge = t.n > 2 && (double)nodes * t.n > NODES;
     w.begun = begun_of(o, &w);
     Priced *p = tries_run(o, &w, t.at, t.n);
+    t.n = same_drop(p, t.n);
     qsort(p, t.n, sizeof *p, by_step);
     if (w.judge) {
         best_price(o, &w, p, t.n, NODES / nodes > 2 ? NODES / nodes : 2);
         qsort(p, t.n, sizeof *p, by_step);
     }
     *n = t.n;
-    return o->recompute || nodes > LARGE ? p : words_price(o, &w, p, n);
+    if (!o->recompute && nodes <= LARGE) {
+        p = words_price(o, &w, p, n);
+        *n = same_drop(p, *n);
+    }
+    return p;
 }
 
 void plans_print(const Priced *p, uint32_t n, FILE *out)

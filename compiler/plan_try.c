@@ -137,7 +137,7 @@ static const Graph *leaves_split(const Options *o, const Work *w, Job *j,
 {
     const Plan *plan = p->plan;
     *j = job_open(o, plan);
-    if (plan->nvalue || plan->nstage)
+    if (!w->begun || plan->nvalue || plan->nstage)
         return NULL;
     j->start_from = j->stop_after = "partition";
     const Graph *g = run_passes(NULL, w->begun, j);
@@ -174,7 +174,7 @@ static void try_price(const Options *o, const Work *w, const Try *t, Priced *p)
 {
     Options mine = options_of(o, t);
     Job j;
-    p->plan = plan_open(&mine, w->entry, w->nentry);
+    p->plan = t->plan ? t->plan : plan_open(&mine, w->entry, w->nentry);
     const Graph *g = leaves_split(&mine, w, &j, p);
     if (!p->alone)
         plan_price(&mine, g ? g : plan_entry(w->entry, w->nentry),

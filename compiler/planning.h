@@ -10,6 +10,7 @@
 typedef struct Try {
     const char *name;                     /* those words: "megatron -P tp=2" */
     const char *partitioner, *recompute;  /* recompute NULL: as o says */
+    Plan *plan;                           /* that is made already; NULL */
     List set;
     int micro, ranks;                     /* ranks 0: as o says */
     int size;                             /* parts that a larger number makes

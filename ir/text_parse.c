@@ -320,11 +320,28 @@ static void mesh_line(Parser *p)
     }
 }
 
+/* Where the text breaks what V5 asks of a set (verify.c), that is the text's
+ * fault. */
 static void set_line(Parser *p)
 {
+    Graph *g = p->g;
     Ref leaf = token_node(p);
+    const Node *n = &g->node[leaf];
+    if (n->op != OP_param && n->op != OP_state)
+        token_err(p, "set: \"%s\" is %s; a param or a state is wanted",
+                  n->name, ops[n->op].name);
+    for (uint32_t i = 0; i < g->nset; i++)
+        if (g->set[i].leaf == leaf)
+            token_err(p, "set: \"%s\" is set already, to \"%s\"", n->name,
+                      g->node[g->set[i].value].name);
     token_need(p, '=', "\"=\" and the new value");
-    graph_set(p->g, leaf, token_node(p));
+    Ref value = token_node(p);
+    if (!type_equal(&n->type, &g->node[value].type))
+        token_err(p, "set: \"%s\" is %s, \"%s\" is %s", n->name,
+                  type_text(p->arena, &g->mesh, &n->type),
+                  g->node[value].name,
+                  type_text(p->arena, &g->mesh, &g->node[value].type));
+    graph_set(g, leaf, value);
 }
 
 static void return_line(Parser *p)

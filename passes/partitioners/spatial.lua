@@ -12,10 +12,41 @@ local function rows_of(n)
     end
 end
 
+-- Numbers of equal parts, of `least` rows or more, that some picture gives.
+local function counts_of(pictures, least)
+    local works, most = {}, 0
+    for rows in pairs(pictures) do most = math.max(most, rows) end
+    for n = 2, most do
+        for rows in pairs(pictures) do
+            if rows % n == 0 and rows // n >= least then
+                works[#works + 1] = n
+                break
+            end
+        end
+    end
+    return works, most
+end
+
+local function refuse(g, pictures, sp, least)
+    local works, most = counts_of(pictures, least)
+    local near = works[1]
+    for _, n in ipairs(works) do
+        if math.abs(n - sp) < math.abs(near - sp) then near = n end
+    end
+    g.refuse(("sp=%d: no convolution's picture has rows for so many equal "
+              .. "parts of %d or more; the most rows are %d; %s"):format(
+        sp, least, most, not near and "no number of parts works"
+        or ("%s work; the nearest plan that works: --ranks %d -P sp=%d"):format(
+            table.concat(works, ", "), g.ranks // sp * near, near)))
+end
+
 return function(g)
     local sp = share.group(g, "sp", g.ranks, "ranks that share the rows")
     local least = g.option("rows", 2, "rows that a part has at least")
-    local value, most = {}, 0
+    local value, pictures, split = {}, {}, false
+    if least < 1 then
+        error(("rows is %d; a part has one row or more"):format(least), 2)
+    end
     for _, entry in ipairs(sp > 1 and g.entries or {}) do
         local e = walk.survey(entry, g.nodes(entry))
         for _, n in ipairs(e.nodes) do
@@ -26,14 +57,11 @@ return function(g)
                 local lie = { "*", "*", "*", "*" }
                 lie[d] = parts and "sp" or ""
                 value[walk.name(e, x)] = lie
-                most = math.max(most, rows, parts and math.huge or 0)
+                pictures[rows], split = true, split or parts
             end
         end
     end
-    if sp > 1 and most < math.huge then
-        error(("no convolution's picture has rows for %d ranks, %d a part; "
-               .. "the most are %d"):format(sp, least, most), 2)
-    end
+    if sp > 1 and not split then refuse(g, pictures, sp, least) end
     return {
         mesh = { { "dp", g.ranks // sp }, { "sp", sp },
                  { "mb", g.micro, "time" } },

@@ -6,10 +6,14 @@ mlp=$root/models/mlp.lua
 run "$dpc" plan "$mlp" --ranks 4 --micro 1 --partitioner auto -o auto.lua
 exits 0 "auto: every shipped partitioner is a row" "^ddp " "^zero " \
     "^zero3 " "^ulysses -P sp=2 " "^megatron -P tp=2 " "^megatron -P tp=4 "
-sed -n "s/ -P [a-z]*=[a-z0-9]*//g;/^[a-z0-9]* \+1 /p" log |
+sed -n "/ refused: /d;s/ -P [a-z]*=[a-z0-9]*//g;/^[a-z0-9]* \+1 /p" log |
     awk '{ print $1, $2, $3 }' > auto.times
 if sort -c -s -n -k3 auto.times 2>&1; then ok "auto: the quickest stands first"
 else not_ok "auto: the quickest stands first" "$(cat auto.times)"; fi
+if grep -q "sp=true" log; then
+    not_ok "auto: a plan of other words that is the same stands there once" \
+        "$(grep megatron log)"
+fi
 "$dpc" verify "$mlp" --ranks 4 --plan auto.lua > log 2>&1
 rc=$?
 exits 0 "the plan that auto wrote is read back and proven" "^train: "
@@ -83,6 +87,55 @@ run "$dpc" plan "$mlp" --ranks 2 --partitioner auto -P tp=2
 exits 2 "auto takes no option of those it tries" "auto sets the options"
 run "$dpc" compile "$mlp" --exact --partitioner zero
 exits 2 "exact stands alone" "leave --partitioner out"
+
+run "$dpc" plan "$mlp" --exact --partitioner auto
+exits 2 "beside auto, too" "leave --partitioner out"
+run "$dpc" plan "$mlp" --partitioner auto --recompute bogus
+exits 2 "a word that is none, before anything is tried" '"bogus" is none of'
+run "$dpc" plan "$mlp" -P recompute=none --recompute full
+exits 2 "one word, said twice" "--recompute full and -P recompute=none"
+run "$dpc" plan "$mlp" --ranks 40000
+exits 3 "ways to fit have no more ranks than there can be" "^help: --recompute"
+
+# A plan file says all of a plan; flags may not say otherwise.
+"$dpc" plan "$mlp" --ranks 2 --micro 2 -o mine.lua 2> log
+run "$dpc" plan "$mlp" --plan mine.lua --micro 2
+exits 0 "a plan file's turns stand in the table" "^mine.lua +2 "
+disagrees() {
+    run "$dpc" plan "$mlp" --plan mine.lua "--$1" "$2"
+    exits 2 "a plan file and --$1 $2" "--$1 $2.*\"mine.lua\" (says|has) $3"
+}
+disagrees micro 4 2
+disagrees dtype bf16 f32
+disagrees recompute full selective
+disagrees cluster 1x1xa100-80 2
+run "$dpc" plan "$mlp" --partitioner auto --plan mine.lua
+exits 2 "a plan file beside auto" "exclude each other"
+
+# What a partitioner may ask of g, and what not.
+echo 'return function(g)
+    local plan = require("ddp")(g)
+    local c, why = g.cost({ mesh = plan.mesh, leaf = plan.leaf })
+    print(("cost %.3f %.3f %s"):format(1e3 * c.step, 1e3 * c.compute, c.fits))
+    assert(c.memory > c.leaves and not pcall(g.cost, { mesh = {} }))
+    return plan
+end' > asks.lua
+run "$dpc" plan "$mlp" --ranks 2 --micro 2 --partitioner ./asks.lua
+exits 0 "g.cost is priced" "^cost [0-9.]+ [0-9.]+ true"
+test "$(sed -n 's/^cost \(.*\) true/\1/p' log)" = "$(sed -n \
+    's/^.*asks.lua *2 *\([0-9.]*\) *\([0-9.]*\) .*/\1 \2/p' log)" ||
+    not_ok "as dpc plan prices it" "$(cat log)"
+run "$dpc" plan "$mlp" --ranks 2 --plan asks.lua
+exits 1 "a partitioner is no plan file" "--partitioner asks.lua"
+wrong() {
+    echo "return function(g) $1 end" > wrong.lua
+    run "$dpc" plan "$mlp" --ranks 2 --partitioner ./wrong.lua
+    exits 1 "a partitioner that says $1" "^./wrong.lua:1: error: $2"
+}
+wrong "g.ranks = 3" "the view of the model is read only: .ranks"
+wrong "g.leaves[1].op = 3" "the view of the model is read only: .op"
+wrong "g.nodes('nope')" "nodes: the model has no entry .nope.; there are eval"
+wrong "g.cost{mesh = {{'dp', 3}}, leaf = {}}" "the mesh has 3 ranks, --ranks"
 
 # The page: it needs nothing else, and equal plans make equal bytes.
 for k in 1 2; do

@@ -43,9 +43,11 @@ trains "$decoder" one 1 $tiny || not_ok "decoder on one rank" "exit $rc"
 same "$decoder" 2 $tiny
 
 run "$dpc" plan "$conv" --ranks 5 --partitioner spatial
-exits 1 "rows that do not divide" \
-    "picture has rows for 5 ranks, 2 a part; the most are 12"
+exits 4 "rows that do not divide" "sp=5: no convolution's picture has rows" \
+    "the most rows are 12; 2, 3, 4, 6 work; the nearest .*: --ranks 4 -P sp=4"
 run "$dpc" plan "$conv" --ranks 4 --partitioner spatial -P rows=4
-exits 1 "parts that are too small" "rows for 4 ranks, 4 a part"
+exits 4 "parts that are too small" "parts of 4 or more; .* 2, 3 work"
+run "$dpc" plan "$conv" --ranks 4 --partitioner spatial -P rows=0
+exits 1 "parts of nothing" "rows is 0; a part has one row or more"
 run "$dpc" plan "$root/models/mlp.lua" --ranks 2 --partitioner spatial
-exits 1 "a model without pictures" "the most are 0"
+exits 4 "a model without pictures" "the most rows are 0; no number of parts"
