@@ -58,6 +58,9 @@ static int64_t whole_count(const DpcWhole *w)
 
 static int weights_ls(const Options *o)
 {
+    if (o->nfile > 2)
+        usage("weights ls: one path is wanted, \"%s\" is another",
+              o->file[2]);
     DpcSource *s = weights_open(o, 1);
     int64_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {

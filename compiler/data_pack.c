@@ -38,8 +38,6 @@ int data_pack(const Options *o)
                     .bytes = (o->size > 0 ? o->size : ARCHIVE) * MIB };
     if (!o->output)
         usage("data pack: give --output DIR, a folder for the archives");
-    if (o->records < 0 || o->size < 0)
-        usage("data pack: --records and --size count from 1");
     DpcStatus s = dpc_data_pack(o->file[1], &how, &told);
     if (s)
         runtime_fail(s);

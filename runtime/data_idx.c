@@ -6,6 +6,7 @@
  * figure), so a head that promises more is refused before memory is asked
  * for.  http://yann.lecun.com/exdb/mnist/ */
 #include "runtime/data_reader.h"
+#include "runtime/disk.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -126,6 +127,9 @@ static DpcStatus idx_damaged(const char *path, const char *why)
 
 static DpcStatus idx_type(const char *path, const uint8_t *h, DpcColumn *c)
 {
+    DpcStatus s = h[0] || h[1] ? dpc_impostor_file(path, "data") : DPC_OK;
+    if (s)
+        return s;
     if (h[0] || h[1])
         return dpc_fail(DPC_USER, "%s: error: data: not an IDX file: it "
                         "begins with %02x%02x, IDX with 0000; give an IDX "

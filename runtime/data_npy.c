@@ -5,6 +5,7 @@
  * of it is trusted before the size of the file agrees.
  * numpy/lib/format.py describes the format. */
 #include "runtime/data_reader.h"
+#include "runtime/disk.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +143,11 @@ static DpcStatus head_text(const char *path, DpcColumn *c, int64_t size,
 {
     uint8_t h[MAGIC + 6] = { 0 };
     ssize_t got = pread(c->fd, h, sizeof h, c->at);
-    if (got < (ssize_t)sizeof h || memcmp(h, "\x93NUMPY", MAGIC))
+    bool npy = got == (ssize_t)sizeof h && !memcmp(h, "\x93NUMPY", MAGIC);
+    DpcStatus s = npy ? DPC_OK : dpc_impostor_file(path, "data");
+    if (s)
+        return s;
+    if (!npy)
         return dpc_fail(DPC_USER, "%s: error: data: not a .npy file: it does "
                         "not begin with \"\\x93NUMPY\"; write it with "
                         "numpy.save", path);

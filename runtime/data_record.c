@@ -76,6 +76,15 @@ static void caption_put(const DpcTars *t, const char *text, char *to)
     dpc_text_put(text, (int64_t)n, (uint8_t *)to, t->option.text);
 }
 
+/* "caption", else "text"; NULL: neither, or null. */
+static const json_t *caption_of(const json_t *o)
+{
+    const json_t *v = json_object_get(o, "caption");
+    if (!v || json_is_null(v))
+        v = json_object_get(o, "text");
+    return json_is_null(v) ? NULL : v;
+}
+
 static DpcStatus text_seek(DpcTars *t, int64_t sample, DpcTarColumn *c,
                            const DpcTarMember *m)
 {
@@ -85,11 +94,14 @@ static DpcStatus text_seek(DpcTars *t, int64_t sample, DpcTarColumn *c,
     json_t *o = !s && m && m->json ? json_loads(text, 0, &e) : NULL;
     if (!s && m && m->json && !o)
         s = dpc_tars_fail(t, sample, "its JSON, line %d: %s", e.line, e.text);
-    const char *own = json_string_value(json_object_get(o, "caption"));
-    if (!own)
-        own = json_string_value(json_object_get(o, "text"));
+    const json_t *own = caption_of(o);
+    if (!s && o && !json_is_object(o))
+        s = dpc_tars_fail(t, sample, "its JSON is no object");
+    else if (!s && own && !json_is_string(own))
+        s = dpc_tars_fail(t, sample, "its JSON's caption is no string");
     if (!s)
-        caption_put(t, m && m->json ? own : text, c->text);
+        caption_put(t, m && m->json ? json_string_value(own) : text,
+                    c->text);
     json_decref(o);
     free(text);
     return s;

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -147,6 +148,34 @@ DpcStatus dpc_out_put(void *out, const void *bytes, size_t n)
         memcpy(o->buf + o->n, p, n);
     o->n += n;
     return DPC_OK;
+}
+
+const char *dpc_impostor(const char *head, size_t n)
+{
+    static const struct { const char *begin, *what; } known[] = {
+        { "version https://git-lfs", "a git-lfs pointer, not the file itself; "
+          "run \"git lfs pull\"" },
+        { "<!doctype html", "a web page; download the file itself" },
+        { "<html", "a web page; download the file itself" },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t k = strlen(known[i].begin);
+        if (n >= k && !strncasecmp(head, known[i].begin, k))
+            return known[i].what;
+    }
+    return NULL;
+}
+
+DpcStatus dpc_impostor_file(const char *path, const char *area)
+{
+    char head[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    const char *what = n > 0 ? dpc_impostor(head, (size_t)n) : NULL;
+    return what ? dpc_fail(DPC_USER, "%s: error: %s: %s", path, area, what)
+                : DPC_OK;
 }
 
 DpcStatus dpc_out_hash(DpcOut *o, char hex[DPC_HASH])

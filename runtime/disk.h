@@ -46,6 +46,12 @@ typedef struct DpcOut {
 DpcStatus dpc_path(char out[DPC_PATH], const char *f, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What people often have in place of a file, by its first bytes, and what to
+ * do; NULL: nothing of that kind. */
+const char *dpc_impostor(const char *head, size_t n);
+/* DPC_USER for such a file; DPC_OK: it is none, or cannot be read. */
+DpcStatus dpc_impostor_file(const char *path, const char *area);
+
 DpcStatus dpc_out_open(DpcOut *, const char *path);
 DpcStatus dpc_out_put(void *out, const void *bytes, size_t n);   /* DpcPut */
 /* The hash of all that was put. */

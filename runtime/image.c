@@ -9,6 +9,7 @@
  * All memory of ours is taken at open; libpng, TurboJPEG and libwebp take and
  * free some of their own a picture.  Pixels are bounded, so that a small file
  * that promises a huge picture is one more corrupt sample and not the end. */
+#include "runtime/disk.h"
 #include "runtime/image.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -289,8 +290,9 @@ static DpcStatus decode(DpcImager *im, const DpcSpan *f, Size want, bool head,
         return jpeg_decode(im, f->path, want, head, to, is);
     if (is_webp(im))
         return webp_decode(im, f->path, want, head, to, is);
-    return corrupt(f->path, "neither PNG nor JPEG nor WebP by its first "
-                   "bytes");
+    const char *other = dpc_impostor((const char *)im->file, (size_t)im->n);
+    return corrupt(f->path, other ? other : "neither PNG nor JPEG nor WebP by "
+                   "its first bytes");
 }
 
 DpcStatus dpc_image_size(DpcImager *im, const DpcSpan *f, int64_t *h,

@@ -184,7 +184,12 @@ DpcStatus source_text(DpcSource *s, const char *path, const char *what,
     if (k != (ssize_t)*n)
         return bad("cannot read %s", what);
     (*text)[*n] = 0;
-    return DPC_OK;
+    const char *other = dpc_impostor(*text, *n);
+    if (!other)
+        return DPC_OK;
+    free(*text);
+    *text = NULL;
+    return bad("%s is %s", what, other);
 }
 
 /* "DIR/NAME" becomes DIR, which messages name, and NAME. */

@@ -4,6 +4,7 @@
  * come in members of their own before the one they name: GNU's "L", or "x"
  * with lines "LENGTH path=NAME".  POSIX.1-2001, pax(1), describes both. */
 #include "runtime/data_reader.h"
+#include "runtime/disk.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,17 @@ static void name_of(const Tar *t, const Head *h, char *to)
         snprintf(to, NAME, "%.100s", h->name);
 }
 
+/* What no part of can be read: it would count as one corrupt sample. */
+static DpcStatus other_file(const char *path, int fd)
+{
+    uint8_t h[2] = { 0 };
+    DpcStatus s = dpc_impostor_file(path, "data");
+    if (!s && pread(fd, h, 2, 0) == 2 && h[0] == 0x1f && h[1] == 0x8b)
+        s = dpc_fail(DPC_USER, "%s: error: data: packed by gzip, so no record "
+                     "can be found in it; unpack it (gunzip)", path);
+    return s;
+}
+
 DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
                        void *arg, bool *sound, int64_t *at)
 {
@@ -113,6 +125,9 @@ DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
     char name[NAME];
     if (fstat(fd, &st))
         return dpc_fail(DPC_ENV, "%s: error: data: cannot be read", path);
+    DpcStatus other = other_file(path, fd);
+    if (other)
+        return other;
     t.end = st.st_size;
     *sound = true;
     for (*at = 0; *at + BLOCK <= t.end; ) {

@@ -9,6 +9,7 @@
  * All write bytes as printable characters (GPT-2's alphabet); here they are
  * bytes again.  What a file asks for and is not done here is refused by name:
  * other ids than the model was trained with are worse than none. */
+#include "runtime/disk.h"
 #include "runtime/token_own.h"
 
 #include <errno.h>
@@ -45,17 +46,20 @@ typedef struct Preset {                   /* one of those classes */
     int nnorm;
     DpcTokenNorm norm[DPC_NNORM];
     const char *first, *last;
+    const char *special;                  /* one id, in any text */
 } Preset;
 static const Preset openai = {            /* OpenAI's own code */
     "", clip_cut, "</w>", false, 4,
     {DPC_NORM_NFC, DPC_NORM_HTML, DPC_NORM_SPACE, DPC_NORM_LOWER},
-    "<|startoftext|>", "<|endoftext|>"};
+    "<|startoftext|>", "<|endoftext|>", NULL};
 static const Preset presets[] = {
     {"CLIPTokenizer", clip_cut, "</w>", false, 3,
      {DPC_NORM_NFC, DPC_NORM_SPACE, DPC_NORM_LOWER}, "<|startoftext|>",
+     "<|endoftext|>", NULL},
+    {"Qwen2Tokenizer", qwen2_cut, "", true, 1, {DPC_NORM_NFC}, NULL, NULL,
      "<|endoftext|>"},
-    {"Qwen2Tokenizer", qwen2_cut, "", true, 1, {DPC_NORM_NFC}, NULL, NULL},
-    {"GPT2Tokenizer", dpc_token_gpt2, "", true, 0, {0}, NULL, NULL},
+    {"GPT2Tokenizer", dpc_token_gpt2, "", true, 0, {0}, NULL, NULL,
+     "<|endoftext|>"},
 };
 enum { CLIP, QWEN2, NPRESET = sizeof presets / sizeof *presets };
 
@@ -136,6 +140,9 @@ static DpcStatus text_read(const char *path, char **text, size_t *n)
     if (gzclose(f) != Z_OK || k < 0)      /* it also tells a stream cut off */
         return bad(path, "cannot be read or unpacked; fetch it again");
     (*text)[*n] = '\0';
+    const char *other = dpc_impostor(*text, *n);
+    if (other)
+        return bad(path, "%s", other);
     return *n < FILE_MAX ? DPC_OK : bad(path, "more than %d bytes", FILE_MAX);
 }
 
@@ -168,6 +175,33 @@ static const char *content_of(const json_t *v)
 
 /* ---- vocabulary and merges ---- */
 
+static int by_id(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* No two tokens are one number to a model. */
+static DpcStatus ids_check(const char *path, const json_t *o)
+{
+    const char *key;
+    const json_t *v;
+    size_t n = 0;
+    int32_t *id = malloc(json_object_size(o) * sizeof *id);
+    DpcStatus s = id ? DPC_OK : no_memory();
+    json_object_foreach((json_t *)o, key, v)
+        if (id)
+            id[n++] = (int32_t)json_integer_value(v);
+    if (id)
+        qsort(id, n, sizeof *id, by_id);
+    for (size_t i = 1; !s && i < n; i++)
+        if (id[i] == id[i - 1])
+            s = bad(path, "two tokens have the id %d; fetch the file again",
+                    id[i]);
+    free(id);
+    return s;
+}
+
 /* {"token": id}; tokens beyond the alphabet can only stand whole. */
 DpcStatus dpc_token_vocab(DpcToken *t, const char *path, const json_t *o)
 {
@@ -192,7 +226,7 @@ DpcStatus dpc_token_vocab(DpcToken *t, const char *path, const json_t *o)
         if (s)
             return s;
     }
-    return s;
+    return ids_check(path, o);
 }
 
 /* Both parts are cut in place. */
@@ -290,6 +324,14 @@ int32_t dpc_token_id(const DpcToken *t, const char *text)
     return k == DPC_BPE_NONE ? -1 : t->bpe.token[k].id;
 }
 
+static bool is_added(const DpcToken *t, const char *text)
+{
+    for (int i = 0; i < t->nadded; i++)
+        if (!strcmp(t->added[i].text, text))
+            return true;
+    return false;
+}
+
 static DpcStatus ends_use(DpcToken *t, const char *path, const Preset *p)
 {
     t->first = dpc_token_id(t, p->first);
@@ -297,8 +339,11 @@ static DpcStatus ends_use(DpcToken *t, const char *path, const Preset *p)
     if ((p->first && t->first < 0) || (p->last && t->last < 0))
         return bad(path, "the vocabulary lacks \"%s\" or \"%s\"", p->first,
                    p->last);
+    int32_t special = p->special ? dpc_token_id(t, p->special) : -1;
     DpcStatus s = p->first ? dpc_token_added_add(t, p->first, t->first, true)
                            : DPC_OK;
+    if (!s && special >= 0 && !is_added(t, p->special))
+        s = dpc_token_added_add(t, p->special, special, false);
     return s || !p->last ? s : dpc_token_added_add(t, p->last, t->last, true);
 }
 

@@ -153,6 +153,10 @@ static DpcStatus model_read(DpcToken *t, const char *path, const json_t *o)
         json_is_true(json_object_get(o, "byte_fallback")))
         return bad(path, "continuing_subword_prefix and byte_fallback are not "
                    "done");
+    double dropout = json_number_value(json_object_get(o, "dropout"));
+    if (dropout != 0)
+        return bad(path, "model: dropout %g is not done: ids would be drawn; "
+                   "set it to null", dropout);
     if (suffix && strlen(suffix) >= sizeof t->bpe.suffix)
         return bad(path, "end_of_word_suffix of more than %zu bytes",
                    sizeof t->bpe.suffix - 1);

@@ -24,8 +24,25 @@ done
 "$tool" webp shots/b/4.webp 8 8
 run "$dpc" data pack shots
 exits 2 "pack needs a folder to write to" "give --output DIR"
+run "$dpc" data pack shots -o packed --records 0
+exits 2 "an archive of no records" '"0" is no whole number from 1'
 run "$dpc" data pack shots -o packed --records 2
 exits 0 "pack" '^4 records in 2 archives, 0.0 MiB$' '^4 records in packed/dpc.index$'
+gzip -c packed/000000.tar > zipped.tar
+run "$dpc" data verify zipped.tar
+exits 1 "a gzipped archive" 'zipped.tar: error: data: packed by gzip'
+printf 'version https://git-lfs.github.com/spec/v1\nsize 9\n' > pointer.tar
+cp pointer.tar pointer.npy
+run "$dpc" data verify pointer.tar
+exits 1 "a pointer for an archive" 'pointer.tar: error: data: a git-lfs pointer'
+run "$dpc" data verify pointer.npy
+exits 1 "a pointer for an array" 'pointer.npy: error: data: a git-lfs pointer'
+mkdir words && printf '{"caption": 3}' > words/1.json &&
+    printf '[]' > words/2.json && printf '{"text": "boot"}' > words/3.json
+for i in 1 2 3; do cp shots/b/4.webp words/$i.webp; done
+tar -C words --sort=name -cf words.tar .
+run "$dpc" data verify words.tar
+exits 1 "captions that are none" 'caption is no string' 'its JSON is no object' '3 samples, 2 corrupt'
 run "$dpc" data pack shots -o packed
 exits 1 "pack beside other archives" 'there are archives already, "packed/000000.tar"'
 run "$dpc" data head packed

@@ -320,6 +320,16 @@ static void files_that_do_not_fit_are_refused(void **state)
     token_refuses(at("d"), "token \"a\" has no id", "from 0");
     put("d/vocab.json", "{\"a\": 0,}", 9);
     token_refuses(at("d"), "vocab.json:1", "fetch the file again");
+    static const char twice[] = "{\"a\": 0, \"b\": 0}";
+    put("d/vocab.json", twice, sizeof twice - 1);
+    token_refuses(at("d"), "two tokens have the id 0", "fetch the file again");
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1";
+    put("d/vocab.json", pointer, sizeof pointer - 1);
+    token_refuses(at("d"), "vocab.json: error", "a git-lfs pointer");
+    static const char drawn[] =
+        "{\"model\": {\"type\": \"BPE\", \"dropout\": 0.5}}";
+    put("drawn.json", drawn, sizeof drawn - 1);
+    token_refuses(at("drawn.json"), "dropout 0.5 is not done", "null");
     qwen_put("lost.json", 'x', -1, NULL);
     token_refuses(at("lost.json"), "no token for byte 0x78", "all 256");
     put("clip.txt", clip_merges, sizeof clip_merges - 1);
