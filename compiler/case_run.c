@@ -149,6 +149,33 @@ static Whole count_of(Running *r, const Want *w)
     return (Whole){ n, 1 };
 }
 
+/* The input that a value is made of, op by op of one operand; NULL: more. */
+static const char *input_of(const Graph *g, Ref r)
+{
+    while (g->node[r].nin == 1)
+        r = g->node[r].in[0];
+    return g->node[r].op == OP_input ? g->node[r].name : NULL;
+}
+
+/* Ours would read zeros at an index that the table has not; an original's
+ * look-up raises. */
+static void takes_check(const Running *r, Eval *e)
+{
+    for (Ref k = 0; k < r->g->n; k++) {
+        const Node *n = &r->g->node[k];
+        if (n->op != OP_take)
+            continue;
+        const double *index = (const double *)eval_get(e, n->in[1]);
+        int64_t rows = r->g->node[n->in[0]].type.dim[0];
+        const char *name = input_of(r->g, n->in[1]);
+        for (int64_t i = type_volume(&r->g->node[n->in[1]].type); i-- > 0; )
+            if (index[i] < 0 || index[i] >= (double)rows)
+                err(n->loc, "take: index %g%s%s%s of a table of %lld rows",
+                    index[i], name ? " of \"" : "", name ? name : "",
+                    name ? "\"" : "", (long long)rows);
+    }
+}
+
 /* Wants of one out stand beside each other. */
 static void measure(Running *r, Eval *e, int step)
 {
@@ -189,6 +216,7 @@ Whole *case_evaluate(const Case *c, const Graph *g, const Graph *init,
         if (rounded)
             eval_round(e);
         eval_run(e);
+        takes_check(&r, e);
         measure(&r, e, s);
         advance(&r, e);
         eval_free(e);

@@ -2,6 +2,7 @@
  * the originals. */
 #include "compiler/case_host.h"
 #include "compiler/dump.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -280,17 +281,65 @@ static void absent_tell(const Case *c)
         fputc('\n', stderr);
 }
 
-/* An error is printed as it is, then where the case stands: at the word that
- * the error puts in quotes, an option say, if the case has it. */
-static void told(const Attempt *at, const char *text)
+/* Where the case has a word of an error's first line: one in quotes, an
+ * option say, or what "is" something; c->loc: nowhere. */
+static const char *word_place(const Attempt *at, const char *line)
 {
     const Case *c = at->c;
     Arena *a = at->t->o->arena;
-    const char *loc = c->loc;
-    for (const char *p = text, *q; (p = strchr(p, '"')) &&
+    const char *loc = c->loc, *is = strstr(line, " is ");
+    for (const char *p = line, *q; (p = strchr(p, '"')) &&
          (q = strchr(p + 1, '"')) && strcmp(loc, c->loc) == 0; p = q + 1)
-        loc = case_place(a, at->file->path, c->name,
-                         fmt(a, "%.*s", (int)(q - p - 1), p + 1));
+        if (q > p + 1)
+            loc = case_place(a, at->file->path, c->name,
+                             fmt(a, "%.*s", (int)(q - p - 1), p + 1));
+    if (!is || strcmp(loc, c->loc) != 0)
+        return loc;
+    const char *end = is, *p;
+    for (p = line; p < is; p++)           /* "attn[1] is": attn */
+        end = *p == '[' ? p : *p == ' ' ? is : end;
+    for (p = end; p > line && (isalnum((unsigned char)p[-1]) || p[-1] == '_'); )
+        p--;
+    return p < end ? case_place(a, at->file->path, c->name,
+                                fmt(a, "%.*s", (int)(end - p), p)) : loc;
+}
+
+/* Is that line one of a model that comes with dpc? */
+static bool is_ours(const Options *o, const char *text, int n)
+{
+    const char *file = fmt(o->arena, "%.*s", n, text);
+    const char *models = fmt(o->arena, "%s/models", o->home ? o->home : ".");
+    char *at = realpath(fmt(o->arena, "%.*s", (int)strcspn(file, ":"), file),
+                        NULL), *home = realpath(models, NULL);
+    bool is = at && home && strncmp(at, home, strlen(home)) == 0;
+    free(at);
+    free(home);
+    return is;
+}
+
+/* The error as a user reads it: at the case's line, and the model's as a note,
+ * where it is about a word of the case or was found by a model of ours. */
+static const char *error_placed(const Attempt *at, const char *text)
+{
+    Arena *a = at->t->o->arena;
+    const char *mark = strstr(text, ": error: ");
+    if (!mark)
+        return text;
+    int place = (int)(mark - text), n = (int)strcspn(mark += 9, "\n");
+    const char *line = fmt(a, "%.*s", n, mark), *loc = word_place(at, line);
+    size_t own = strlen(at->file->path);
+    if ((strncmp(text, at->file->path, own) == 0 && text[own] == ':') ||
+        (strcmp(loc, at->c->loc) == 0 && !is_ours(at->t->o, text, place)))
+        return text;
+    return fmt(a, "%s: error: case \"%s\": %s\n%.*s: note: here%s", loc,
+               at->c->name, line, place, text, mark + n);
+}
+
+/* An error is printed, then where the case stands, unless that was said. */
+static void told(const Attempt *at, const char *text)
+{
+    const Case *c = at->c;
+    text = error_placed(at, text);
     size_t n = strlen(text);
     if (at->t->o->json) {
         printf("%s{\"case\": ", at->t->shown++ ? ",\n " : "");
@@ -300,8 +349,9 @@ static void told(const Attempt *at, const char *text)
         printf("}");
     }
     fflush(stdout);
-    fprintf(stderr, "%s%s%s: note: in case \"%s\"\n", text,
-            n && text[n - 1] == '\n' ? "" : "\n", loc, c->name);
+    fprintf(stderr, "%s%s", text, n && text[n - 1] == '\n' ? "" : "\n");
+    if (!strstr(text, "case \""))
+        fprintf(stderr, "%s: note: in case \"%s\"\n", c->loc, c->name);
     if (strstr(text, "a nil value"))
         absent_tell(c);
     if (!at->t->o->json)

@@ -127,6 +127,15 @@ bool case_table(lua_State *L, const Reading *r, int i, const char *key)
 
 typedef struct Numbers { double *at; uint32_t n, cap; } Numbers;
 
+/* i32 holds whole numbers only. */
+static void whole_check(lua_State *L, const Reading *r, const char *what,
+                        double x)
+{
+    if (x != floor(x) || fabs(x) > INT32_MAX)
+        WRONG(L, r, what, "%s: %.17g is no i32; for f32 there is values", what,
+              x);
+}
+
 /* All numbers of nested lists, in order; on top. */
 static void numbers_add(lua_State *L, const Reading *r, Numbers *x,
                         const char *what)
@@ -140,6 +149,8 @@ static void numbers_add(lua_State *L, const Reading *r, Numbers *x,
         else if (t == LUA_TNUMBER) {
             GROW(r->f->a, x->at, x->n, x->cap);
             x->at[x->n++] = lua_tonumber(L, -1);
+            if (strcmp(what, "values") != 0)
+                whole_check(L, r, what, lua_tonumber(L, -1));
         } else
             WRONG(L, r, what, "%s: element %lld is a %s", what, i,
                   lua_typename(L, t));
@@ -207,11 +218,17 @@ static Spec spec_read(lua_State *L, const Reading *r, int i, const char *name,
     s.unit = lua_toboolean(L, -1);
     lua_getfield(L, i, "ints");
     *whole = !lua_isnil(L, -1);
-    if (lua_isinteger(L, -1))
+    if (lua_isinteger(L, -1)) {
         s.below = lua_tointeger(L, -1);
-    else if (*whole)
+        if (s.below < 1)
+            WRONG(L, r, "ints", "ints: %lld; numbers below it are meant: at "
+                  "least 1 is wanted", (long long)s.below);
+    } else if (*whole)
         given_read(L, r, &s, "ints");
     lua_getfield(L, i, "values");
+    if (!lua_isnil(L, -1) && *whole)
+        WRONG(L, r, "values", "\"%s\" has ints and values; one is wanted",
+              name);
     if (!lua_isnil(L, -1))
         given_read(L, r, &s, "values");
     lua_pop(L, 3);
@@ -339,6 +356,8 @@ static void one_read(lua_State *L, Reading *r, const char *model)
     c->part = text_get(L, r, top, "part");
     c->skip = text_get(L, r, top, "skip");
     c->draws = text_get(L, r, top, "draws");
+    if (c->draws && strcmp(c->draws, "randn") != 0)
+        WRONG(L, r, "draws", "draws: \"%s\"; \"randn\" is wanted", c->draws);
     double steps = number_get(L, r, top, "steps", 1);
     if (!(steps >= 1 && steps <= 1000) || steps != floor(steps))
         WRONG(L, r, "steps", "steps: %g; 1 .. 1000 is wanted", steps);

@@ -196,6 +196,18 @@ static void call_told(lua_State *L, const Tracing *t)
                         given, n);
 }
 
+/* Noise that a part draws by itself is no original's. */
+static void draws_check(lua_State *L, const Tracing *t)
+{
+    const Graph *g = t->f->g;
+    const uint32_t *uses = graph_uses(g, t->f->a);
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_random && uses[r] &&
+            strcmp(g->node[r].attr.dist, "normal") == 0)
+            fail_at(L, t->c->loc, "case \"%s\": part \"%s\" draws noise; "
+                    "draws = \"randn\" is wanted", t->c->name, t->c->part);
+}
+
 /* Model at 2, case at 3: call the part, its results become outs. */
 static void part_call(lua_State *L, Tracing *t)
 {
@@ -217,6 +229,7 @@ static void part_call(lua_State *L, Tracing *t)
                 "values is wanted", t->c->name, t->c->part,
                 luaL_typename(L, -1));
     outs_read(L, t->c->part);
+    draws_check(L, t);
     inputs_told(L, t);
     call_told(L, t);
 }

@@ -244,9 +244,9 @@ local function references(images)
   return 1 - dpc.iota({ tokens(images) }, 0):lt(first)
 end
 
--- mask [b, m], 1 at words -> [b, m + n]: the image is always seen.
+-- mask [b, m] of any type, 1 at words -> [b, m + n]: the image is always seen.
 local function seen_of(mask, n)
-  mask = dpc.mask(mask)
+  mask = dpc.mask(mask:dtype() == "f32" and mask or mask:cast("f32"))
   return mask:concat(dpc.const(1, { mask:dim(0), n }), { dim = 1 })
 end
 
