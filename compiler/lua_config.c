@@ -291,6 +291,9 @@ static int lookup(lua_State *L)
     Parser p = { L, text, text + size, f->config, 1 };
     GROW(f->a, f->source, f->nsource, f->sourcecap);
     f->source[f->nsource++] = (Source){ f->config, f->config, false };
+    blanks(&p);
+    if (p.s == p.end || *p.s != '{')
+        bad(&p, "an object { \"key\": value } is wanted");
     push_value(&p, 0);
     blanks(&p);
     if (p.s != p.end)

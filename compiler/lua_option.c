@@ -54,6 +54,38 @@ static void option_push(lua_State *L, const char *name, const char *text)
          front_of(L)->flag, name, text);
 }
 
+/* The value on top is one that the model takes: stack 4 is the least number,
+ * the list of texts, or a function of the value that says what is wrong. */
+static void option_check(lua_State *L, const char *name, const char *text)
+{
+    const char *flag = front_of(L)->flag;
+    if (lua_isnumber(L, 4)) {
+        if (lua_tonumber(L, -1) < lua_tonumber(L, 4))
+            fail(L, "option: %s %s=%s: at least %g is wanted", flag, name,
+                 text, lua_tonumber(L, 4));
+    } else if (lua_isfunction(L, 4)) {
+        lua_pushvalue(L, 4), lua_pushvalue(L, -2);
+        lua_call(L, 1, 1);
+        if (lua_isstring(L, -1))
+            fail(L, "option: %s %s=%s: %s", flag, name, text,
+                 lua_tostring(L, -1));
+        lua_pop(L, 1);
+    } else if (lua_istable(L, 4)) {
+        Str all = { .arena = front_of(L)->a };
+        for (lua_Integer i = 1; lua_geti(L, 4, i) != LUA_TNIL; i++) {
+            if (lua_rawequal(L, -1, -2)) {
+                lua_pop(L, 1);
+                return;
+            }
+            str_add(&all, "%s%s", i > 1 ? ", " : "", luaL_tolstring(L, -1,
+                                                                    NULL));
+            lua_pop(L, 2);
+        }
+        fail(L, "option: %s %s=%s: one of %s is wanted", flag, name, text,
+             all.p ? all.p : "none");
+    }
+}
+
 int option_ask(lua_State *L)
 {
     Front *f = front_of(L);
@@ -78,9 +110,10 @@ int option_ask(lua_State *L)
     } else if (strcmp(m->option[i].value, value) != 0)
         fail(L, "option: \"%s\" has another default here than at %s", name,
              m->option[i].loc);
-    if (text)
+    if (text) {
         option_push(L, name, text);
-    else
+        option_check(L, name, text);
+    } else
         lua_pushvalue(L, 2);
     return 1;
 }

@@ -5,8 +5,8 @@
 local nn = require "nn"
 local optim = require "optim"
 
-local batch = dpc.option("batch", 64, "pictures a step")
-local hidden = dpc.option("hidden", 128, "width of the two hidden layers")
+local batch = dpc.option("batch", 64, "pictures a step", 1)
+local hidden = dpc.option("hidden", 128, "width of the two hidden layers", 1)
 
 -- Pictures f32 [b, 28, 28] in -0.5 .. 0.5, one-hot labels f32 [b, 10]
 local function read()

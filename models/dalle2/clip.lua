@@ -15,7 +15,7 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 8 or 128, "pictures a step")
+local batch = dpc.option("batch", net.tiny and 8 or 128, "pictures a step", 1)
 
 -- [] > 0: what cosines are multiplied by; learned, from 14, at most 100.
 local function sharpness()

@@ -15,7 +15,7 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 4 or 16, "pictures a step")
+local batch = dpc.option("batch", net.tiny and 4 or 16, "pictures a step", 1)
 
 -- Scaled CLIP embeddings of the pictures, f32 [b, embed].
 local function embedding(d)

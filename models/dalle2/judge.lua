@@ -11,8 +11,8 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 8 or 128, "pictures a step")
-local count = dpc.option("count", net.tiny and 4 or 80, "drawings at a time")
+local batch = dpc.option("batch", net.tiny and 8 or 128, "pictures a step", 1)
+local count = dpc.option("count", net.tiny and 4 or 80, "drawings at a time", 1)
 
 local NG, N, SIDE = #data.garments, data.captions, data.side
 

@@ -12,6 +12,7 @@ local decoder = require "dalle2.full.decoder"
 local lowres = require "dalle2.full.lowres"
 local picture = require "dalle2.full.picture"
 local options = require "dalle2.full.options"
+local kinds = require "kinds"
 local train = require "dalle2.full.train"
 local xclip = require "dalle2.full.xclip"
 local coca = require "dalle2.full.coca"
@@ -22,6 +23,18 @@ require "dalle2.full.decoder_sample"
 
 local parts = {}
 
+-- Argument `key` of the call, of that kind; nil where it is absent.
+local function argument(call, key, kind)
+  local fit, wrong = call[key], nil
+  if fit ~= nil then
+    fit, wrong = kinds.fit(fit, kind)
+  end
+  if wrong then
+    dpc.fail(("call: \"%s\" %s"):format(key, wrong))
+  end
+  return fit
+end
+
 ---- prior ----
 
 -- DiffusionPriorNetwork.forward_with_cond_scale; train: with dropout.
@@ -30,8 +43,8 @@ function parts.prior(given, i, call)
               self_cond = i.self_cond, text_drop = call.text_cond_drop_prob,
               image_drop = call.image_cond_drop_prob }
   local function run()
-    return { out = prior_net.new(given):guided(i.image_embed, i.t, c,
-                                               call.cond_scale) }
+    return { out = prior_net.new(given):guided(
+        i.image_embed, i.t, c, argument(call, "cond_scale", "number")) }
   end
   return call.train and layers.training(run) or run()
 end
@@ -60,7 +73,8 @@ function parts.unet(given, i, call)
               lowres_noise_level = i.lowres_noise_level,
               text_drop = call.text_cond_drop_prob,
               image_drop = call.image_cond_drop_prob }
-  return { out = unet.new(given):guided(i.x, i.t, c, call.cond_scale) }
+  return { out = unet.new(given):guided(
+      i.x, i.t, c, argument(call, "cond_scale", "number")) }
 end
 
 -- Decoder.forward: the loss of one U-Net.
@@ -120,7 +134,8 @@ end
 
 -- resize_image_to.
 function parts.resize(_, i, call)
-  local n = call.size
+  local n = argument(call, "size", "size")
+      or dpc.fail("resize_image_to: \"size\" is missing")
   return { out = call.nearest and picture.nearest(i.image, n)
                or picture.cubic(i.image, n) }
 end

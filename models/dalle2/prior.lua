@@ -16,7 +16,7 @@ local diffusion = require "diffusion"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 8 or 64, "captions a step")
+local batch = dpc.option("batch", net.tiny and 8 or 64, "captions a step", 1)
 
 -- Loss f32 [] and mean cosine of predicted and true embeddings f32 [].
 local function measure(d, how)

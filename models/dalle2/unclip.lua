@@ -10,8 +10,8 @@ local diffusion = require "diffusion"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 4 or 80, "pictures at a time")
-local tries = dpc.option("tries", 2, "embeddings to choose from")
+local batch = dpc.option("batch", net.tiny and 4 or 80, "pictures at a time", 1)
+local tries = dpc.option("tries", 2, "embeddings to choose from", 1)
 local thought = diffusion.new{}
 
 local D, W = net.size.embed, net.size.text

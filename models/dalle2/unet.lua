@@ -7,7 +7,7 @@ if not dpc.config then
   return { name = "unet", parts = parts }
 end
 
-local size = dpc.option("size", 64, "pixels of a side")
+local size = dpc.option("size", 64, "pixels of a side", 1)
 local unit = require("dalle2.full.unit_decoder"){
   unets = { dpc.config }, image_size = size,
   unconditional = not dpc.config.image_embed_dim,

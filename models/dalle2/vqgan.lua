@@ -16,7 +16,7 @@ if not dpc.config then
 end
 
 local v = vqgan.new(dpc.config)
-local batch = dpc.option("batch", 16, "pictures a step")
+local batch = dpc.option("batch", 16, "pictures a step", 1)
 
 local function read()
   local n = v.o.image_size

@@ -13,21 +13,10 @@ local flow = require "flow"
 
 local editing = {}
 
-local options = {
-  batch = dpc.option("batch", 1, "samples a step"),
-  text = dpc.option("text", 512, "tokens of an instruction, filled up"),
-  buckets = dpc.option("buckets", "1024x1024+1024x1024",
-      "sizes HxW of target + references, one program each, with commas"),
-  sampling = dpc.option("sampling", "diffsynth", "how noise is drawn in "
-      .. "training: diffsynth, or diffusers' uniform, logit_normal, mode, "
-      .. "sigma_sqrt, cosmap"),
-  import = dpc.option("import", "diffusers", "whose reading of the weights: "
-      .. "diffusers (GELU by tanh) or diffsynth (by a sigmoid)"),
-}
-
-local function fail(form, ...) dpc.fail(("edit: " .. form):format(...)) end
-
-local config = mmdit.options(dpc.config, options.import)
+local import = dpc.option("import", "diffusers", "whose reading of the "
+    .. "weights: diffusers (GELU by tanh) or diffsynth (by a sigmoid)",
+    { "diffusers", "diffsynth" })
+local config = mmdit.options(dpc.config, import)
 
 ---- buckets ----
 
@@ -35,15 +24,42 @@ local config = mmdit.options(dpc.config, options.import)
 local LATENT = 8
 local TOKEN = LATENT * config.patch_size
 
+-- "64x128" in latents; nil: it is no size.
 local function size_of(text)
-  local h, w = text:match("^(%d+)x(%d+)$")
-  if not h or tonumber(h) % TOKEN ~= 0 or tonumber(w) % TOKEN ~= 0
-      or tonumber(h) == 0 or tonumber(w) == 0 then
-    fail("bucket size \"%s\": HxW is wanted, both multiples of %d", text,
-         TOKEN)
+  local h, w = text:match("^([1-9]%d*)x([1-9]%d*)$")
+  if h and tonumber(h) % TOKEN == 0 and tonumber(w) % TOKEN == 0 then
+    return { h = tonumber(h) // LATENT, w = tonumber(w) // LATENT }
   end
-  return { h = tonumber(h) // LATENT, w = tonumber(w) // LATENT }
 end
+
+-- What is wrong with a text of buckets; nil: nothing.
+local function buckets_wrong(text)
+  local seen = {}
+  for bucket in (text .. ","):gmatch("([^,]*),") do
+    for size in (bucket .. "+"):gmatch("([^+]*)%+") do
+      if not size_of(size) then
+        return ("bucket size \"%s\": HxW is wanted, both multiples of %d")
+            :format(size, TOKEN)
+      end
+    end
+    if seen[bucket] then
+      return ("\"%s\" stands twice"):format(bucket)
+    end
+    seen[bucket] = true
+  end
+end
+
+local options = {
+  batch = dpc.option("batch", 1, "samples a step", 1),
+  text = dpc.option("text", 512, "tokens of an instruction, filled up", 1),
+  buckets = dpc.option("buckets", "1024x1024+1024x1024",
+      "sizes HxW of target + references, one program each, with commas",
+      buckets_wrong),
+  sampling = dpc.option("sampling", "diffsynth", "how noise is drawn in "
+      .. "training: diffsynth, or diffusers' uniform, logit_normal, mode, "
+      .. "sigma_sqrt, cosmap", { "diffsynth", "uniform", "logit_normal",
+                                 "mode", "sigma_sqrt", "cosmap" }),
+}
 
 -- List of { name, target size, sizes of references }, sizes in latents.
 function editing.buckets()
@@ -60,7 +76,7 @@ function editing.buckets()
     end
     list[#list + 1] = bucket
   end
-  return #list > 0 and list or fail("no buckets")
+  return list
 end
 
 -- name -> fn(bucket) for each bucket: "train" itself where there is but one,
@@ -99,8 +115,6 @@ end
 -- [].
 function editing.train_loss(x)
   local draw = flow.samplings[options.sampling]
-      or fail("sampling \"%s\": there are diffsynth, uniform, logit_normal, "
-              .. "mode, sigma_sqrt, cosmap", options.sampling)
   local s, t, weight = draw(options.batch)
   return mmdit.matching(config, x.latents,
                         dpc.random("normal", x.latents:dims()), s, t, weight,

@@ -6,8 +6,8 @@ local optim = require "optim"
 local data = require "dalle2.data"
 local fashion = require "fashion"
 
-local batch = dpc.option("batch", 96, "triplets a step, a multiple of 3")
-local steps = dpc.option("steps", 900, "steps of the whole training")
+local batch = dpc.option("batch", 96, "triplets a step, a multiple of 3", 1)
+local steps = dpc.option("steps", 900, "steps of the whole training", 1)
 
 -- As many of each kind, f32 [batch].
 local function kinds()

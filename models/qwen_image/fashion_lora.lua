@@ -9,9 +9,9 @@ local layers = require "layers"
 local data = require "dalle2.data"
 local fashion = require "fashion"
 
-local batch = dpc.option("batch", 96, "triplets a step")
-local steps = dpc.option("steps", 200, "steps of the whole training")
-local rank = dpc.option("rank", 8, "of the adapters")
+local batch = dpc.option("batch", 96, "triplets a step", 1)
+local steps = dpc.option("steps", 200, "steps of the whole training", 1)
+local rank = dpc.option("rank", 8, "of the adapters", 1)
 
 local function adapted(fn)
   return nn.frozen(function() return layers.adapted({ rank = rank }, fn) end)

@@ -10,7 +10,7 @@ local layers = require "layers"
 local mmdit = require "mmdit"
 local editing = require "editing"
 
-local rank = dpc.option("rank", 32, "of the adapters")
+local rank = dpc.option("rank", 32, "of the adapters", 1)
 local alpha = dpc.option("alpha", 0, "scale times rank; 0: the rank")
 local key = dpc.option("key", "", "of the adapter, as in lora_A.KEY.weight")
 local targets = dpc.option("targets", layers.targets,

@@ -9,10 +9,10 @@ local mmdit = require "mmdit"
 local rope = require "rope"
 local flow = require "flow"
 
-local batch = dpc.option("batch", 1, "samples")
-local height = dpc.option("height", 64, "rows of image tokens")
-local width = dpc.option("width", 64, "columns of image tokens")
-local text = dpc.option("text", 512, "tokens of text, filled up")
+local batch = dpc.option("batch", 1, "samples", 1)
+local height = dpc.option("height", 64, "rows of image tokens", 1)
+local width = dpc.option("width", 64, "columns of image tokens", 1)
+local text = dpc.option("text", 512, "tokens of text, filled up", 1)
 
 local function forward()
   local o = mmdit.options(dpc.config)

@@ -7,7 +7,7 @@
 local nn = require "nn"
 local autoencoder = require "autoencoder"
 
-local batch = dpc.option("batch", 1, "pictures")
+local batch = dpc.option("batch", 1, "pictures", 1)
 local height = dpc.option("height", 1024, "rows, a multiple of 16")
 local width = dpc.option("width", 1024, "columns, a multiple of 16")
 local draw = dpc.option("draw", false, "latents are drawn, not the means")

@@ -10,7 +10,7 @@ local function inputs(tokens, mask)
   return {
     hidden_states = { 2, tokens, 16 }, encoder_hidden_states = { 2, 5, 12 },
     timestep = { 2, values = { .7, .3 } },
-    encoder_hidden_states_mask = mask and { 2, 5, values = mask },
+    encoder_hidden_states_mask = mask and { 2, 5, ints = mask },
   }
 end
 

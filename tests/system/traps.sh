@@ -45,6 +45,28 @@ wrong qwen "$qwen" axes_dims_rope '[9, 3, 4]' 'axes_dims_rope\[0\] is 9; .*even'
 wrong qwen "$qwen" num_layer 3 '' > /dev/null
 exits 1 "qwen: a misspelt key" 'no option "num_layer"; did you mean "num_layers"'
 
+# whole MODEL TEXT WHAT: a whole file is refused at its second line.
+whole() {
+    printf '{\n%s}\n' "$2" > c.json
+    run "$dpc" check "$root/models/dalle2/$1.lua" --config c.json
+    exits 1 "$1: $2" "^c.json:2: error: $3"
+}
+whole prior '"prioor": {}' 'no section "prioor"; did you mean "prior"'
+whole decoder '"unets": []' 'DecoderConfig: "unets" is empty'
+whole prior "\"sample_timesteps\": 1, $prior" '.*sample_timesteps is 1; .*2 is the least'
+printf '3\n' > c.json
+run "$dpc" check "$root/models/dalle2/prior.lua" --config c.json
+exits 1 "a config that is a number" "^c.json:1: error: json: an object"
+
+# ---- options of the command line ----
+
+printf '{%s}\n' "$qwen" > c.json
+for bad in buckets=64x63 buckets=64x64+ buckets=64x64,64x64 rank=0 \
+    import=torch sampling=none; do
+    run "$dpc" check "$root/models/qwen_image/lora.lua" --config c.json -D $bad
+    exits 1 "lora: -D $bad" "error: option: -D $(echo "$bad" | tr + .): "
+done
+
 # ---- declared widths and the inputs' own ----
 
 cat > cases.lua <<'EOF'

@@ -6,6 +6,7 @@
 -- tracking are checked, and only what a graph depends on is used: the batch,
 -- and the trainer's numbers.
 
+local kinds = require "kinds"
 local options = require "dalle2.full.options"
 
 local config = {}
@@ -72,10 +73,29 @@ local function splits_check(given)
   end
 end
 
--- file: dpc.config; name: "prior" or "decoder".  Returns that section, and
--- data and train, nil where the file is the section alone.
-local function sections(file, name, classes)
+-- A key that is none of a file's sections, and near one, is misspelt.
+local function misspelt_check(file, name)
+  local names = {}
+  for key in pairs(whole[name]) do
+    names[#names + 1] = key
+  end
+  for key in pairs(file) do
+    local near = whole[name][key] == nil and dpc.near(tostring(key), names)
+    if near then
+      dpc.fail(("no section \"%s\"; did you mean \"%s\"?"):format(key, near),
+               dpc.where(file, key))
+    end
+  end
+end
+
+-- file: dpc.config; name: "prior" or "decoder"; first: a key that the section
+-- must have.  Returns that section, and data and train, nil where the file is
+-- the section alone.
+local function sections(file, name, first, classes)
   if file[name] == nil then
+    if file[first] == nil then
+      misspelt_check(file, name)
+    end
     return file, nil, nil
   elseif not (file.data or file.train or file.tracker) then
     options.take(file, classes.whole, { [name] = section })
@@ -103,7 +123,7 @@ local function require_keys(given, what, keys)
 end
 
 function config.prior(file)
-  local given, data, train = sections(file, "prior", {
+  local given, data, train = sections(file, "prior", "net", {
     whole = "TrainDiffusionPriorConfig", data = "DiffusionPriorDataConfig",
     data_keys = prior_data, train = "DiffusionPriorTrainConfig",
     train_keys = prior_train })
@@ -113,12 +133,16 @@ function config.prior(file)
 end
 
 function config.decoder(file)
-  local given, data, train = sections(file, "decoder", {
+  local given, data, train = sections(file, "decoder", "unets", {
     whole = "TrainDecoderConfig", data = "DecoderDataConfig",
     data_keys = decoder_data, train = "DecoderTrainConfig",
     train_keys = decoder_train })
   require_keys(given, "DecoderConfig", { "unets" })
   local unets = given.unets
+  if type(unets) == "table" and kinds.empty(unets) then
+    dpc.fail("DecoderConfig: \"unets\" is empty; a list of U-Nets is wanted",
+             dpc.where(given, "unets"))
+  end
   for _, unet in ipairs(type(unets) == "table" and unets or {}) do
     if type(unet) == "table" then
       require_keys(unet, "UnetConfig", { "dim", "dim_mults" })

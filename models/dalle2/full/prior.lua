@@ -69,6 +69,9 @@ local function new(given, clip_width, scope)
   if o.sample_timesteps and o.sample_timesteps > T then
     options.fail(o, "sample_timesteps", "sample_timesteps is %d, more than "
                  .. "timesteps, %d", o.sample_timesteps, T)
+  elseif o.sample_timesteps == 1 and T > 1 then
+    options.fail(o, "sample_timesteps", "sample_timesteps is 1; DDIM takes "
+                 .. "one step fewer: 2 is the least")
   end
   return setmetatable({
     o = o, net = net, width = width, T = T, target = target_name(o),

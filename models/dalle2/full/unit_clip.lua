@@ -13,7 +13,7 @@ local xclip = require "dalle2.full.xclip"
 local train = require "dalle2.full.train"
 
 local function unit_of(file)
-  local u = { batch = dpc.option("batch", 64, "pairs a step") }
+  local u = { batch = dpc.option("batch", 64, "pairs a step", 1) }
   if file.make ~= nil or file.model ~= nil then
     u.reader = adapter.from_config(file)
     u.clip = file.make == "x-clip" and xclip.new(file.base_model_kwargs)

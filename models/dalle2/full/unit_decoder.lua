@@ -31,7 +31,7 @@ local function unit_of(file)
   local u = { train = trainer, decoder = decoder.new(given, true) }
   local n = #u.decoder.stage
   u.batch = dpc.option("batch", data and data.batch_size or 64,
-                       "pictures a step")
+                       "pictures a step", 1)
   u.number = dpc.option("unet", trainer and first_of(trainer.unet_training_mask)
                         or 1, "which is trained; 0: all of them sample")
   if u.number < 0 or u.number > n then

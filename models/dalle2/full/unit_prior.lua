@@ -19,8 +19,8 @@ local function unit_of(file)
   local given, data, trainer = config.prior(file)
   local u = { train = trainer }
   u.batch = dpc.option("batch", data and data.batch_size or 64,
-                       "embeddings a step")
-  u.tries = dpc.option("num_samples", 2, "samples to choose one from")
+                       "embeddings a step", 1)
+  u.tries = dpc.option("num_samples", 2, "samples to choose one from", 1)
   u.scale = dpc.option("cond_scale", 1.0, "guidance while sampling; 1: none")
   local wants = dpc.option("clip", false, "read captions with CLIP")
   if wants and not (given.clip and given.clip ~= dpc.null) then

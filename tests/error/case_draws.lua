@@ -1,0 +1,5 @@
+-- dpc eval --cases %
+return {
+  { name = "A", part = "p", expect = {},
+    draws = "rand" },
+}
