@@ -86,6 +86,8 @@ static int cluster_measure(const Options *o)
 int cmd_cluster(const Options *o)
 {
     const char *what = o->file[0];
+    if (strcmp(what, "show") != 0 && o->nfile > 1)
+        usage("cluster %s: \"%s\" is one argument too many", what, o->file[1]);
     if (strcmp(what, "list") == 0)
         return cluster_list(o);
     if (strcmp(what, "show") == 0)

@@ -323,13 +323,13 @@ void model_compile(const Options *o, const Model *m)
     }
     unit_threads(plan_threads(plan, job.cluster));
     dead_report(o, m);
-    if (emit & EMIT_PLAN)
-        plan_write(o, m, plan);
     int ndone;
     Graph **done = entries_run(o, m, &job, emit, &ndone);
     UnitReport r;
     if (emit & EMIT_BIN)
         memory_check(o, done, ndone, &job);
+    if (emit & EMIT_PLAN)                 /* which nothing refused */
+        plan_write(o, m, plan);
     unsigned texts = EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN;
     if (emit & texts || o->verbose) {     /* -v: its steps are checked */
         unit_build(done, ndone, &u, o->arena, &r);

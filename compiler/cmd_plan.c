@@ -41,6 +41,7 @@ static const Plan *plan_chosen(const Options *o, const Model *m)
 
 int cmd_plan(const Options *o)
 {
+    outputs_check(o);
     Model *m = model_open(o);
     const Plan *p = plan_chosen(o, m);
     FILE *out = o->output ? fopen(o->output, "w") : stdout;

@@ -9,6 +9,9 @@
 #include "compiler/page.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <zlib.h>
+
+enum { PIECE = 1 << 20 };                 /* bytes that are packed at once */
 
 typedef struct Trace {
     const Timeline *role;
@@ -62,20 +65,43 @@ static void role_print(Trace *t, Arena *a)
     }
 }
 
+/* The text as a file; packed where its name ends in .gz. */
+static bool text_write(const char *path, const char *text, size_t n)
+{
+    size_t len = strlen(path);
+    if (len < 3 || strcmp(path + len - 3, ".gz") != 0) {
+        FILE *f = fopen(path, "w");
+        bool good = f && fwrite(text, 1, n, f) == n;
+        return (!f || fclose(f) == 0) && good;
+    }
+    gzFile z = gzopen(path, "wb");
+    bool good = z != NULL;
+    for (size_t at = 0; good && at < n;) {
+        int k = gzwrite(z, text + at, n - at < PIECE ? (unsigned)(n - at)
+                                                     : PIECE);
+        good = k > 0, at += good ? (size_t)k : 0;
+    }
+    return (!z || gzclose(z) == Z_OK) && good;
+}
+
 static void trace_write(const Options *o, const Timeline *role, int n,
                         Arena *a)
 {
-    Trace t = { .out = fopen(o->trace, "w"), .first = true };
+    char *text = NULL;
+    size_t size = 0;
+    Trace t = { .out = open_memstream(&text, &size), .first = true };
     if (!t.out)
-        err_code(5, o->trace, "cannot be written: %s", strerror(errno));
+        err_code(3, o->trace, "out of memory");
     fprintf(t.out, "{\"traceEvents\": [\n");
     for (; t.number < n; t.number++) {
         t.role = &role[t.number];
         role_print(&t, a);
     }
     fprintf(t.out, "\n]}\n");
-    if (ferror(t.out) | fclose(t.out))
+    errno = 0;
+    if (ferror(t.out) | fclose(t.out) || !text_write(o->trace, text, size))
         err_code(5, o->trace, "cannot be written: %s", strerror(errno));
+    free(text);
 }
 
 static void numbers_json(const char *key, const double *x, uint32_t n)
@@ -154,6 +180,7 @@ static void sim_print(const Timeline *role, int n, const Job *j)
 
 int cmd_sim(const Options *o)
 {
+    outputs_check(o);
     Model *m = model_open(o);
     Plan *plan = plan_open(o, m->entry, m->nentry);
     Job j = job_open(o, plan);

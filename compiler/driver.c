@@ -149,6 +149,21 @@ Plan *plan_open(const Options *o, Graph *const *entry, int nentry)
     return p;
 }
 
+void outputs_check(const Options *o)
+{
+    const struct { const char *flag, *path; } of[] = {
+        { "-o", o->output }, { "--html", o->html }, { "--trace", o->trace } };
+    for (int i = 0; i < COUNT(of); i++) {
+        if (of[i].path && strcmp(of[i].path, "-") == 0)
+            usage("%s -: the name of a file is wanted", of[i].flag);
+        for (int k = 0; k < i; k++)
+            if (of[i].path && of[k].path
+                && strcmp(of[i].path, of[k].path) == 0)
+                usage("%s and %s are both \"%s\"", of[k].flag, of[i].flag,
+                      of[i].path);
+    }
+}
+
 static const Graph *current;              /* for dpc-crash.ir */
 
 static void dump(FILE *f)

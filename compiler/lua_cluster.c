@@ -61,7 +61,7 @@ static double number_at(lua_State *L, const char *key, double otherwise,
         x = lua_tonumber(L, -1);
         if (lua_type(L, -1) != LUA_TNUMBER || !(x >= least && x <= most))
             fail_at(L, key_loc(L, key), "%s: %s; %s is wanted", key,
-                    luaL_tolstring(L, -1, NULL), wanted);
+                    x != x ? "nan" : luaL_tolstring(L, -1, NULL), wanted);
     }
     lua_pop(L, 1);
     return x;

@@ -161,6 +161,11 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
         all |= l.split[d];
         lua_pop(L, 1);
     }
+    Axes turns = taken & mesh_axes(&plan->mesh, TIME);
+    if (turns && n->op != OP_input)
+        plan_fail(L, p, "leaf \"%s\": it is the same in all turns, and "
+                "cannot be split along \"%s\"; only inputs can", n->name,
+                plan->mesh.axis[__builtin_ctz(turns)].name);
     if (!all)
         return;
     GROW(front_of(L)->a, plan->leaf, plan->nleaf, plan->leafcap);
@@ -267,7 +272,8 @@ static void word_recompute(lua_State *L, Planning *p, int i)
 {
     int t = lua_getfield(L, i, "recompute");
     const char *wrong = t == LUA_TNIL ? NULL
-        : recompute_read(front_of(L)->a, text_at(L, -1), p->plan);
+        : recompute_read(front_of(L)->a, luaL_tolstring(L, -1, NULL), p->plan);
+    lua_settop(L, lua_gettop(L) - (t != LUA_TNIL));
     if (wrong)
         plan_fail(L, p, "%s", wrong);
     lua_pop(L, 1);
@@ -280,7 +286,7 @@ static void word_offload(lua_State *L, Planning *p, int i)
         : offload_read(front_of(L)->a, intern(front_of(L)->a, text_at(L, -1)),
                        p->entry, p->nentry, p->plan);
     if (wrong)
-        fail_at(L, p->loc, "%s", wrong);
+        plan_fail(L, p, "%s", wrong);
     lua_pop(L, 1);
 }
 
@@ -312,7 +318,7 @@ static void rest_read(lua_State *L, Planning *p, int i)
         DType t = dtype_find(text_at(L, -1));
         if (t != F32 && t != BF16)
             plan_fail(L, p, "compute: \"%s\" is neither f32 nor bf16",
-                    text_at(L, -1));
+                    luaL_tolstring(L, -1, NULL));
         p->plan->compute = t;
     }
     p->plan->gather = (GatherWhen)word_read(L, p, i, "gather", gathers,

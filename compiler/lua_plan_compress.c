@@ -12,7 +12,7 @@ static DType way_read(lua_State *L, const Planning *p, const char *axis)
     for (int k = 0; word && k < COUNT(ways); k++)
         if (strcmp(ways[k].word, word) == 0)
             return ways[k].as;
-    fail_at(L, p->loc, "compress%s%s: there are none, bf16 and int8, not "
+    plan_fail(L, p, "compress%s%s: there are none, bf16 and int8, not "
             "\"%s\"", *axis ? " of " : "", axis, luaL_tolstring(L, -1, NULL));
 }
 
@@ -25,7 +25,7 @@ static void axes_read(lua_State *L, Planning *p)
             ? lua_tostring(L, -2) : "?";
         int i = mesh_find(m, axis);
         if (i < 0 || m->axis[i].kind != SPACE)
-            fail_at(L, p->loc, "compress: the mesh has no axis of ranks "
+            plan_fail(L, p, "compress: the mesh has no axis of ranks "
                     "\"%s\"", axis);
         p->plan->compress[i] = way_read(L, p, axis);
     }
@@ -53,10 +53,10 @@ void compress_read(lua_State *L, Planning *p, int i)
     }
     lua_pop(L, 1);
     if (compresses(plan) && plan->reduce == REDUCE_EACH)
-        fail_at(L, p->loc, "compress: what is left behind is kept once a step, "
+        plan_fail(L, p, "compress: what is left behind is kept once a step, "
                 "and reduce = \"each\" sums in each turn; take \"late\"");
     if (compresses(plan) && plan->exact)
-        fail_at(L, p->loc, "compress: rounded sums are not the same on any "
+        plan_fail(L, p, "compress: rounded sums are not the same on any "
                 "number of ranks, as exact = true asks; take one of them");
 }
 

@@ -3,7 +3,8 @@
  * A table keeps no lines, so it is the one where what the message names
  * stands: after the word of the plan that it begins with, the first quoted
  * name that the file has; else that word.  Of a partitioner, which may have
- * made the table anyhow, it is the line of its function. */
+ * made the table anyhow, it is the option that says that word, or else the
+ * line of its function. */
 #include "compiler/lua_plan.h"
 #include <ctype.h>
 #include <stdarg.h>
@@ -56,10 +57,24 @@ static const char *word_find(const char *text, const char *message)
     return at;
 }
 
+/* -P compress=int9, where the message is about that word; NULL. */
+static const char *option_of(lua_State *L, const Planning *p,
+                             const char *message)
+{
+    size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz");
+    for (int i = 0; i < p->o->ndefine && n; i++)
+        if (strncmp(p->o->define[i], message, n) == 0
+            && p->o->define[i][n] == '=')
+            return fmt(front_of(L)->a, "-P %s", p->o->define[i]);
+    return NULL;
+}
+
 const char *plan_loc(lua_State *L, const Planning *p, const char *message)
 {
-    if (!p->text)
-        return p->loc;
+    if (!p->text) {
+        const char *option = option_of(L, p, message);
+        return option ? option : p->loc;
+    }
     const char *word = word_find(p->text, message), *at = NULL;
     for (const char *q = strchr(message, '"'); q && !at;) {
         size_t n = strcspn(q + 1, "\"");

@@ -167,7 +167,11 @@ static void chunks_read(lua_State *L, Planning *p)
 {
     Plan *plan = p->plan;
     lua_Integer n = luaL_len(L, -1);
-    plan->pattern = GIVEN;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (!lua_isinteger(L, -2))
+            plan_fail(L, p, "order: a list of chunks has no \"%s\"",
+                    luaL_tolstring(L, -2, NULL));
+    plan->pattern = GIVEN, plan->text = p->text, plan->path = p->loc;
     plan->chunk = alloc(front_of(L)->a, ((size_t)n + 1) * sizeof *plan->chunk);
     for (lua_Integer k = 1; k <= n; k++) {
         lua_geti(L, -1, k);

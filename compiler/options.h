@@ -81,6 +81,8 @@ Plan *plan_open(const Options *, Graph *const *entry, int nentry);
 /* usage where the flags that choose a plan contradict each other, or their
  * words mean nothing. */
 void plan_flags_check(const Options *, Graph *const *entry, int nentry);
+/* usage where two results would be one file, or one is no file. */
+void outputs_check(const Options *);
 /* --ranks, or as many as the cluster has; usage where it has fewer. */
 int ranks_wanted(const Options *);
 int ranks_most(const Options *);          /* of the cluster, and of all */

@@ -6,6 +6,7 @@
  * which chunk it comes (attribute `at`): the last of those that it hangs on,
  * and no sooner than the hops before it, so that those stand in the order of
  * the graph. */
+#include "ir/text.h"
 #include "passes/chunk.h"
 #include "passes/clock.h"
 
@@ -137,6 +138,37 @@ static bool is_wanted(const Graph *g, const double *cost, const Chunk *c)
         && cost[c->stage * NSEGMENT + (int)(c->segment - FORWARD)] >= 0;
 }
 
+/* The line of the plan's text where the chunk stands, the k-th time
+ * after the first; NULL: of the order. */
+static const char *chunk_loc(const Plan *p, const char *name, int k, Arena *a)
+{
+    const char *quoted = name ? fmt(a, "\"%s\"", name) : "";
+    const char *order = p->text ? strstr(p->text, "order") : NULL, *at = order;
+    int line = 1;
+    while (at && (at = strstr(at, quoted)) && k-- > 0)
+        at += strlen(quoted);
+    for (const char *q = p->text; at && q < at; q++)
+        line += *q == '\n';
+    return at ? fmt(a, "%s:%d", p->path, line) : p->path ? p->path : "plan";
+}
+
+/* Why the chunk cannot stand there: `next` is the turn that its own segment
+ * of its stage has come to, `before` that of the segment it follows. */
+static _Noreturn void refuse_chunk(const Plan *p, const Chunk *c, int next,
+                                   int before, Arena *a)
+{
+    const char *seg = segment_names[c->segment];
+    const char *name = fmt(a, "%s.%d.%d", seg, c->stage, c->turn);
+    if (next > c->turn)
+        err(chunk_loc(p, name, 1, a), "order: chunk \"%s\" stands there twice",
+            name);
+    const char *first = next < c->turn
+        ? fmt(a, "%s.%d.%d", seg, c->stage, next)
+        : fmt(a, "%s.%d.%d", segment_names[c->segment - 1], c->stage, before);
+    err(chunk_loc(p, name, 0, a), "order: chunk \"%s\" comes too soon: \"%s\" "
+        "comes before it", name, first);
+}
+
 /* Each chunk once, turns of one in order, backward behind forward. */
 static void check_given(const Graph *g, const double *cost, const Plan *p,
                         Arena *a)
@@ -150,20 +182,22 @@ static void check_given(const Graph *g, const double *cost, const Plan *p,
         int *at = &done[c->stage * NSEGMENT];
         bool behind = !seg || cost[c->stage * NSEGMENT + seg - 1] < 0
             || at[seg - 1] > c->turn;
-        if (!is_wanted(g, cost, c))
-            err("plan", "order: entry \"%s\" has no chunk %s.%d.%d", g->entry,
-                names[seg], c->stage, c->turn);
+        if (!is_wanted(g, cost, c)) {
+            const char *name = fmt(a, "%s.%d.%d", names[seg], c->stage,
+                                   c->turn);
+            err(chunk_loc(p, name, 0, a), "order: entry \"%s\" has no chunk "
+                "\"%s\"", g->entry, name);
+        }
         if (at[seg] != c->turn || !behind)
-            err("plan", "order: chunk %s.%d.%d comes too soon, or twice",
-                names[seg], c->stage, c->turn);
+            refuse_chunk(p, c, at[seg], seg ? at[seg - 1] : 0, a);
         at[seg]++;
     }
     for (int s = 0; s < g->nstage; s++)
         for (int seg = 0; seg < NSEGMENT; seg++)
             if (cost[s * NSEGMENT + seg] >= 0
                 && done[s * NSEGMENT + seg] < turns)
-                err("plan", "order: chunk %s.%d.%d is missing", names[seg], s,
-                    done[s * NSEGMENT + seg]);
+                err(chunk_loc(p, NULL, 0, a), "order: chunk \"%s.%d.%d\" is "
+                    "missing", names[seg], s, done[s * NSEGMENT + seg]);
 }
 
 static bool trains(const Graph *g, const double *cost)

@@ -71,7 +71,8 @@ typedef struct Plan {
     Pattern pattern;
     int alive;                            /* of `auto`: forwards that a role
                                              may be ahead; 0: as 1F1B */
-    Chunk *chunk;                         /* of GIVEN */
+    Chunk *chunk;                         /* of GIVEN, which stand in */
+    const char *path, *text;              /* this plan file; NULL */
     uint32_t nchunk;
 } Plan;
 

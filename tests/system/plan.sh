@@ -66,6 +66,15 @@ if grep -q '"ph": "X"' trace.json && grep -q '"name": "arena"' trace.json; then
     ok "sim writes a timeline"
 else not_ok "sim writes a timeline" "$(head -2 trace.json)"; fi
 
+run "$dpc" sim "$mlp" --ranks 2 --trace trace.json.gz
+gzip -dc trace.json.gz 2>> log | cmp - trace.json >> log 2>&1
+rc=$?
+exits 0 "packed where the name says so"
+run "$dpc" sim "$mlp" --trace -
+exits 2 "no file" "--trace -: the name of a file is wanted"
+run "$dpc" plan "$mlp" -o one --html one
+exits 2 "two results in one file" '-o and --html are both "one"'
+
 run "$dpc" sim "$mlp" --ranks 4 --micro 2 --partitioner pipeline -P pp=2
 exits 0 "and how well it is used" "bubble [0-9.]+ %" \
     "MFU [0-9.]+ %, exposed communication [0-9.]+ % of the step" \

@@ -1,0 +1,5 @@
+return {
+    mesh = { { "mb", 2, "time" } },
+    leaf = { x = { "mb" },
+             w = { "", "mb" } },
+}
