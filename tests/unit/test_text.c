@@ -433,7 +433,7 @@ static const char *const wrong[][2] = {
       "schedule's lines" },
     { A "sched\nb = neg a\n", "3: error: nodes come before the schedule" },
     { A "sched\nbuf a there\n", "3: error: unknown space \"there\"; there "
-      "are: leaves, arena, io" },
+      "are: leaves, arena, io, host_leaves, host_arena" },
     { A "sched\nlaunch 1 = a\n", "3: error: expected launch 0, the next one" },
     { A "sched\nstep 0.0\n", "3: error: unknown launch 0; there are 0" },
     { A "sched\nlaunch 0 = a\nstep 0 0\n", "4: error: expected \".\" and the "
