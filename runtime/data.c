@@ -349,6 +349,11 @@ int dpc_data_find(const DpcData *d, const char *name)
     return -1;
 }
 
+void dpc_data_tell(DpcData *d, bool tell)
+{
+    d->quiet = !tell;
+}
+
 /* Counts a corrupt sample, of which the first few are named; DPC_USER when
  * that was one too many. */
 static DpcStatus mark(DpcData *d, int64_t sample)
@@ -360,7 +365,7 @@ static DpcStatus mark(DpcData *d, int64_t sample)
         return DPC_OK;
     }
     if (d->bad <= d->budget) {
-        if (d->bad <= TOLD)
+        if (d->bad <= TOLD && !d->quiet)
             fprintf(stderr, "%s\nwarning: another sample takes its place; "
                     "%lld of at most %lld\n", dpc_last_error(),
                     (long long)d->bad, (long long)d->budget);

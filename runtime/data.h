@@ -45,6 +45,9 @@ DpcStatus dpc_data_pad(DpcData *, int field, int64_t rows);
  * 0 .. limit - 1 in this field; `why` ends the message. */
 DpcStatus dpc_data_limit(DpcData *, int field, int64_t limit,
                          const char *why);
+/* Whether corrupt samples are named, as they are at first; they count either
+ * way. */
+void dpc_data_tell(DpcData *, bool tell);
 /* Text to a row of ids, of which *used are the text's. */
 typedef DpcStatus DpcEncode(void *arg, const char *text, int64_t n,
                             int64_t length, int32_t *row, int64_t *used);

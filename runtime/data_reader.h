@@ -33,6 +33,7 @@ struct DpcData {
     int64_t count;                        /* samples */
     int64_t bytes;                        /* memory held */
     int64_t budget;                       /* corrupt samples allowed */
+    _Atomic bool quiet;                   /* another rank names them */
     _Atomic int64_t bad;                  /* corrupt samples met */
     char hash[DPC_HASH];                  /* of its index; "": none */
     uint8_t *corrupt;                     /* a bit a sample: met and corrupt */

@@ -325,6 +325,23 @@ static int64_t *rows_make(DpcFeed *f)
     return row;
 }
 
+/* Ranks that read the same rows meet the same corrupt ones: the first along
+ * the axes that do not part a batch is to name them. */
+static bool is_first_reader(const DpcFeed *f)
+{
+    const DpcUnit *u = f->rt->unit;
+    int32_t coord[DPC_NAXIS];
+    DpcAxes parts = 0;
+    for (int i = 0; i < f->nplace; i++)
+        for (DpcSplit s = f->place[i].leaf->split[0]; s; s >>= 4)
+            parts |= (DpcAxes)(1u << ((s & 15) - 1));
+    dpc_feed_coord(f->rt, f->rt->comm->rank, 0, coord);
+    for (uint32_t i = 0; i < u->naxis; i++)
+        if (u->axis[i].kind == DPC_SPACE && coord[i] && !(parts >> i & 1))
+            return false;
+    return true;
+}
+
 static DpcStatus loader_start(DpcFeed *f, const DpcFeedHow *how)
 {
     if (!f->nfield)
@@ -333,6 +350,7 @@ static DpcStatus loader_start(DpcFeed *f, const DpcFeedHow *how)
         return dpc_fail(DPC_USER, "%s: error: data: a batch takes %lld samples "
             "but there are %lld; compile for a smaller batch", how->spec,
             (long long)f->batch, (long long)dpc_data_count(how->data));
+    dpc_data_tell(how->data, is_first_reader(f));
     int64_t *row = rows_make(f);
     if (!row)
         return dpc_fail(DPC_MEMORY, "data: error: no memory for %lld rows",

@@ -146,6 +146,11 @@ exits 1 "an index outside of a table" "data: error: data: sample [0-9]+: \"label
 told_once "an index outside of a table"
 ranks 1 words.bin train --data data --steps 3
 exits 0 "indices outside of a table are replaced, within a budget" "step 3/3" "warning: another sample takes its place; 1 of at most 100"
+"$dpc" compile words.lua -o alike.bin --ranks 2 --partitioner replicate > log 2>&1
+ranks 2 alike.bin train --data data --steps 3
+n=$(grep -c 'takes its place; 1 of' log)
+if [ $rc = 0 ] && [ "$n" = 1 ]; then ok "ranks that read the same rows name a bad one once"
+else not_ok "ranks that read the same rows name a bad one once" "exit $rc, $n times"; fi
 "$tool" npy beyond.npy 0 0 16
 ranks 1 words.bin train --input label=beyond.npy --steps 3
 exits 1 "an index outside of a table, given" "words.lua:3: error: input 'label': row [0-9]+ of the batch holds [7-9], but it indexes a table of 7 rows in words.lua:4"
