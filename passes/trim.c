@@ -53,7 +53,6 @@ static Ref trimmed(Copy *c, Ref r, const Node *reader, Ref *made)
     bool leaf = ops[n->op].leaf;
     m->segment = leaf ? reader->segment : n->segment;
     m->loop = type_axes(&n->type) & mesh_axes(&c->in->mesh, TIME);
-    m->loop |= n->loop;
     m->stage = n->stage, m->scope = n->scope;
     return q;
 }
