@@ -26,7 +26,7 @@
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
 enum { SHAKE = 64 << 20 };                /* items looked at, by piling, */
-enum { RUNS = 128 };                      /* and runs of so many, by fits */
+enum { RUNS = 1024 };                     /* and runs of so many, by fits */
 enum { LARGE = 512 };                     /* parts of the bound: at least one */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
