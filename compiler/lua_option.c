@@ -89,6 +89,7 @@ static void option_check(lua_State *L, const char *name, const char *text)
 int option_ask(lua_State *L)
 {
     Front *f = front_of(L);
+    lua_settop(L, 4);
     const char *name = name_check(L, 1, "option"), *text = defined(f, name);
     if (lua_type(L, 2) != LUA_TSTRING && !lua_isnumber(L, 2) &&
         !lua_isboolean(L, 2))

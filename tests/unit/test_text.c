@@ -231,6 +231,7 @@ static void leaves_of_every_type_read_back(void **state)
                                    dice(2) ? NULL : ops[o].name, "");
                 random_labels(g, r);
             }
+        g->node[2].type = g->node[1].type;
         graph_set(g, 1, 2);
         graph_out(g, "loss", 0);
         graph_out(g, "an odd name", 1);
