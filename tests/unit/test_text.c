@@ -263,7 +263,7 @@ static const char *const sched_text =
     "mesh x=2 t=4:time\n"
     "entry train\n"
     "phase sched\n"
-    "a = input : f32[8,4] loop=t\n"
+    "a = state : f32[8,4] loop=t\n"
     "b = neg a : f32[8,4] loop=t kernel=0\n"
     "c = exp b : f32[8,4] loop=t kernel=0\n"
     "d = copy c : f32[8,4] loop=t stream=1\n"
@@ -426,7 +426,7 @@ static const char *const wrong[][2] = {
       "one operand and 4 in another" },
     { A "set b = a\n", "2: error: unknown node \"b\"; a node stands before "
       "its readers" },
-    { A "set a a\n", "2: error: expected \"=\" and the new value, found "
+    { "a = param : f32[4,6]\nset a a\n", "2: error: expected \"=\" and the new value, found "
       "\"a\"" },
     { A "return\n", "2: error: expected name=node, found the end of the "
       "line" },
