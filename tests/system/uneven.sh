@@ -13,11 +13,12 @@ trains() {
             --out "$name"
 }
 
-# works RANKS TURNS OPTION...
+# works RANKS TURNS OPTION...  all: turns with those of a ring.
 works() {
     n=$1 turns=$2; shift 2
     run "$dpc" verify "$models/heads.lua" --ranks "$n" --micro "$turns" "$@"
-    exits 0 "equal in the field: $n x $turns $*" "^train: .*$n ranks x $turns "
+    exits 0 "equal in the field: $n x $turns $*" \
+        "^train: .*$n ranks x ${all:-$turns} "
     rm -rf other
     if ! trains other "$n" --micro "$turns" "$@"; then
         not_ok "trains: $n x $turns $*" "exit $rc"; return
@@ -34,6 +35,8 @@ works 2 2
 works 4 2 --partitioner zero3 -P least=1
 works 8 1 --partitioner ulysses
 works 5 1 --partitioner ulysses -D scores=1
+all=8
 works 8 1 --partitioner ring -D scores=1
+all=
 works 5 1 --partitioner megatron -P least=1
 works 5 1 --partitioner megatron -P least=1 -P sp=true
