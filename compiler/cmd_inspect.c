@@ -2,14 +2,16 @@
  * read them.  A role's ranks hold the same schedule, so a rank is its role and
  * its coordinates. */
 #include "compiler/inspect.h"
+#include "ir/text.h"
 #include "runtime/info.h"
 #include <stdlib.h>
 
 static const char *const kinds[] = {      /* DpcStepKind */
     "kernel", "dot", "conv", "pack", "unpack", "coll", "copy", "hop",
 };
-static const char *const streams[] = { "compute", "collect", "hops" };
-static const char *const spaces[] = { "leaves", "arena", "io" };
+static const char *const streams[DPC_NSTREAM] = {
+    "compute", "collect", "hops", "copies"
+};
 static const char *const hows[] = { "-", "r", "w", "rw" };
 
 /* ---- which of them ---- */
@@ -95,9 +97,9 @@ static const char *axes_text(const DpcUnit *u, DpcAxes axes, char sign,
 static const char *coll_text(const DpcUnit *u, const DpcColl *c, Arena *a)
 {
     static const char *const kind[] = { "all_reduce", "reduce_scatter",
-        "all_gather", "all_to_all", "send", "recv" };
+        "all_gather", "all_to_all", "send", "recv", "halo", "ring" };
     const char *axes = axes_text(u, c->axes, ' ', a);
-    if (c->kind >= DPC_SEND)
+    if (c->kind == DPC_SEND || c->kind == DPC_RECV)
         return fmt(a, "%s %s role %d, hop %u", kind[c->kind],
                    c->kind == DPC_SEND ? "to" : "from", c->peer, c->hop);
     return fmt(a, "%s%s, %lld of %s", kind[c->kind], axes,
@@ -159,7 +161,7 @@ static void schedule_print(const DpcUnit *u, const DpcProgram *p, Arena *a)
     for (uint32_t i = 0; i < p->nbuf; i++) {
         const DpcBuf *b = &p->buf[i];
         printf("%6u %-6s %11lld %11lld %-5s %6u %5u  %u %s%s\n", i,
-               spaces[b->space], (long long)b->at, (long long)b->size,
+               space_names[b->space], (long long)b->at, (long long)b->size,
                b->dtype ? dpc_dtype_name(b->dtype - 1) : "-", b->value,
                b->slots, b->instance, axes_text(u, b->split, '/', a),
                axes_text(u, b->pending, '+', a));
@@ -225,7 +227,7 @@ static void step_json(DpcJson *j, const DpcUnit *u, const DpcProgram *p,
 static void buf_json(DpcJson *j, const DpcUnit *u, const DpcBuf *b, Arena *a)
 {
     dpc_json_open(j, '{');
-    pair(j, "space", spaces[b->space]);
+    pair(j, "space", space_names[b->space]);
     count(j, "at", b->at);
     count(j, "bytes", b->size);
     pair(j, "dtype", b->dtype ? dpc_dtype_name(b->dtype - 1) : NULL);

@@ -10,7 +10,9 @@ enum { WIDTH = 1100, LEFT = 92, RIGHT = 14, LANE = 22, GAP = 5,
        CURVE = 58, BELOW = 16, SHOWN = 8 };
 static const double least = 1.1;          /* width of a rectangle, at least */
 
-static const char *const lanes[] = { "computes", "collects", "hops" };
+static const char *const lanes[NSTREAM] = {
+    "computes", "collects", "hops", "copies"
+};
 
 typedef struct Draw {
     const Page *p;

@@ -205,6 +205,17 @@ assert len(p) == 1 and p[0]["role"] == 0 and len(p[0]["steps"]) > 5
 used = {b for s in p[0]["steps"] for b in s["buffers"]}
 assert used <= set(range(len(p[0]["buffers"])))'; then ok "as JSON"
 else not_ok "as JSON" "$(head -c 300 tables.json)"; fi
+# Copies of the host's memory have a stream and spaces; halos are no hops.
+run "$dpc" compile "$mlp" --offload states -o moved
+run "$dpc" inspect moved --schedule --memory --entry train
+exits 0 "steps that copy from the host" " copies +copy " " host_leaves "
+run "$dpc" compile "$root/tests/models/conv.lua" --ranks 2 \
+    --partitioner spatial -P sp=2 -o rows
+run "$dpc" inspect rows --schedule --entry train
+exits 0 "rows of neighbours" " collect +coll .* halo sp, [0-9]+ of f32"
+run "$dpc" plan "$mlp" --offload states --html moved.html -o moved.lua
+if [ $rc = 0 ] && grep -q ">copies<" moved.html; then ok "a page with copies"
+else not_ok "a page with copies" "exit $rc"; fi
 strip -o bare pipe && run "$dpc" inspect bare
 exits 0 "a stripped one" "^model +mlp"
 run "$dpc" inspect pipe --schedule=4
