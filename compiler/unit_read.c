@@ -196,6 +196,9 @@ static void unit_tables_check(const Image *m, const DpcUnit *u)
         text_check(m, u->leaf[i].doc);
     }
     table_check(m, u->leaves, (uint64_t)dpc_roles(u), sizeof *u->leaves);
+    if (u->host_leaves)
+        table_check(m, u->host_leaves, (uint64_t)dpc_roles(u),
+                    sizeof *u->host_leaves);
     for (uint32_t i = 0; i < u->nprogram; i++)
         program_check(m, &u->program[i]);
 }
