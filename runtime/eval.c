@@ -94,13 +94,13 @@ static void values_json(const DpcValues *v, int64_t step, int64_t left)
     dpc_json_open(&j, '{');
     dpc_json_key(&j, "step");
     dpc_json_int(&j, step);
-    if (left >= 0) {
-        dpc_json_key(&j, "samples_left_out");
-        dpc_json_int(&j, left);
-    }
     for (int i = 0; i < v->n; i++) {
         dpc_json_key(&j, v->name[i]);
         dpc_json_num(&j, v->value[i]);
+    }
+    if (left >= 0) {
+        dpc_json_key(&j, "samples_left_out");
+        dpc_json_int(&j, left);
     }
     dpc_json_close(&j, '}');
     dpc_json_newline(&j);
