@@ -80,16 +80,6 @@ double mib(int64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-int64_t leaf_bytes(const Graph *g)
-{
-    int64_t n = 0;
-    for (Ref r = 0; r < g->n; r++)
-        if ((g->node[r].op == OP_param || g->node[r].op == OP_state)
-            && g->node[r].place == DEVICE)
-            n += type_bytes(&g->mesh, &g->node[r].type);
-    return n;
-}
-
 Timeline *roles_timed(Graph *const *role, int n, const Job *j)
 {
     Job mine = *j;

@@ -39,8 +39,6 @@ void memory_price(const Graph *, const Job *, Priced *);
 /* Bytes that the plan, or else the cluster, allows a rank. */
 int64_t memory_limit(const Job *);
 double mib(int64_t bytes);
-int64_t leaf_bytes(const Graph *);        /* params and states that
-                                             a rank's device holds */
 int values_again(const Graph *);          /* of a schedule: made again */
 /* Who lives at the peak of a scheduled graph; what is made again, beside the
  * same graph where nothing is. */

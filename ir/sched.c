@@ -40,6 +40,16 @@ Ref view_root(const Graph *g, Ref r)
     return r;
 }
 
+int64_t leaf_bytes(const Graph *g)
+{
+    int64_t n = 0;
+    for (Ref r = 0; r < g->n; r++)
+        if ((g->node[r].op == OP_param || g->node[r].op == OP_state)
+            && g->node[r].place == DEVICE)
+            n += type_bytes(&g->mesh, &g->node[r].type);
+    return n;
+}
+
 bool node_moves(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];

@@ -26,9 +26,7 @@ static Held held_by(const Graph *g, const Job *j)
     const Graph *done = run_passes("layout,refold,fuse,bucket,order,memory", g,
                                    &mine);
     h.arena = done->sched->bytes[ARENA], h.io = done->sched->bytes[IO];
-    for (Ref r = 0; r < g->n; r++)
-        if (g->node[r].op == OP_param || g->node[r].op == OP_state)
-            h.leaves += type_bytes(&g->mesh, &g->node[r].type);
+    h.leaves = leaf_bytes(g);
     arena_free(mine.keep);
     return h;
 }
