@@ -158,7 +158,7 @@ static void halo_dim(const Graph *g, const Attr *a, Type *t, const char *loc)
         && t->dim[d] % split_parts(&g->mesh, t->split[d]) == 0;
     int64_t rows = ok ? t->dim[d] / split_parts(&g->mesh, t->split[d]) : 0;
     int most = rows < UINT8_MAX ? (int)rows : UINT8_MAX;
-    if (a->lo < 0 || a->hi < 0 || a->lo > most || a->hi > most)
+    if (!ok || a->lo < 0 || a->hi < 0 || a->lo > most || a->hi > most)
         err(loc, "halo: %d and %d rows of parts of %lld along dimension %d of "
             "%s", a->lo, a->hi, (long long)rows, d,
             type_text(g->arena, &g->mesh, t));

@@ -180,7 +180,7 @@ static void v8_a_clone_equals_its_original(void **state)
 
 static void v9_halo(Graph *g) { named(g, "c")->type.lo[0] = 1; }
 
-static void v9_windows_alone_read_halos(void **state)
+static void v9_leaves_hold_no_halos(void **state)
 {
     (void)state;
     breaks(v9_halo, "V9: a leaf has no rows of neighbours", "c = const");
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(v6_stages_meet_in_copies_only),
         cmocka_unit_test(v7_loop_holds_the_time_axes),
         cmocka_unit_test(v8_a_clone_equals_its_original),
-        cmocka_unit_test(v9_windows_alone_read_halos),
+        cmocka_unit_test(v9_leaves_hold_no_halos),
         cmocka_unit_test(what_the_structs_promise_is_held),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
