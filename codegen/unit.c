@@ -277,10 +277,9 @@ static bool coll_step(Unit *u, Program *p, DpcStep *q, uint32_t launch)
     const Graph *g = p->g;
     const Launch *l = &g->sched->launch[launch];
     const Node *first = &g->node[l->node[0]];
-    bool time = first->attr.axes & mesh_axes(&g->mesh, TIME);
     int kind = unit_coll_kind(first->op);
     bool hop = kind == DPC_SEND || kind == DPC_RECV;
-    if (kind < 0 || (!hop && time && kind != DPC_RING))
+    if (kind < 0 || (!hop && !node_over_ranks(g, first)))
         return false;
     q->kind = hop ? DPC_STEP_HOP : DPC_STEP_COLL;
     q->call = unit_colls(u, p, launch);

@@ -15,8 +15,6 @@ static const struct {
 #undef X
 };
 
-const char *feature_name(int f) { return feature[f].name; }
-
 const char *features_exclude(int a, int b)
 {
     const char *word = feature[a].word;

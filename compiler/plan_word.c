@@ -69,8 +69,9 @@ const char *offload_read(Arena *a, const char *list, Graph *const *entry,
                          int nentry, Plan *p)
 {
     static const char *const known[] = { "none", "states", "params" };
-    for (const char *s = list; *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] != 0)) {
-        const char *word = fmt(a, "%.*s", (int)strcspn(s, ","), s);
+    for (const char *s = list, *end; *s; s = *end ? end + 1 : end) {
+        end = s + strcspn(s, ",");
+        const char *word = fmt(a, "%.*s", (int)(end - s), s);
         const char **have = NULL;
         int k = 0, n = 0;
         while (k < COUNT(known) && strcmp(word, known[k]) != 0)

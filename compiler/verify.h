@@ -70,7 +70,6 @@ typedef uint64_t FeatureSet;              /* bit f: feature f */
 typedef struct Draw { uint64_t state; } Draw;
 uint64_t draw_below(Draw *, uint64_t n);  /* 0 .. n - 1 */
 
-const char *feature_name(int);
 /* The word that two features are both of; NULL: a plan may have the two. */
 const char *features_exclude(int, int);
 /* What a pair is about. */

@@ -50,6 +50,13 @@ int64_t leaf_bytes(const Graph *g)
     return n;
 }
 
+bool node_over_ranks(const Graph *g, const Node *n)
+{
+    return op_collects(n->op)
+        && (n->op == OP_ring
+            || !(n->attr.axes & mesh_axes(&g->mesh, TIME)));
+}
+
 bool node_moves(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];

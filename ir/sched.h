@@ -76,6 +76,8 @@ bool node_aligned(const Graph *, const Node *);
 Ref view_root(const Graph *, Ref);        /* the value whose bytes it reads */
 /* Bytes of params and states that a rank holds on the device. */
 int64_t leaf_bytes(const Graph *);
+/* Does it bring together what ranks have?  Over turns alone nothing is sent. */
+bool node_over_ranks(const Graph *, const Node *);
 /* Does the node copy between the host's memory and the device's? */
 bool node_moves(const Graph *, Ref);
 static inline bool space_leaves(Space s)

@@ -22,8 +22,7 @@ static int by_birth(const void *a, const void *b)
 
 static bool over_ranks(const Graph *g, const Node *n)
 {
-    return n->op == OP_all_reduce
-        && !(n->attr.axes & mesh_axes(&g->mesh, TIME));
+    return n->op == OP_all_reduce && node_over_ranks(g, n);
 }
 
 static bool deeper(int *to, int than)

@@ -13,12 +13,9 @@ int launch_stream(const Graph *g, const Launch *l)
     const Node *n = &g->node[l->node[0]];
     if (n->op == OP_send || n->op == OP_recv)
         return STREAM_HOP;
-    if (n->op == OP_ring)
-        return STREAM_COLLECT;
     if (node_moves(g, l->node[0]))
         return STREAM_COPY;
-    return op_collects(n->op) && !(n->attr.axes & mesh_axes(&g->mesh, TIME))
-        ? STREAM_COLLECT : STREAM_COMPUTE;
+    return node_over_ranks(g, n) ? STREAM_COLLECT : STREAM_COMPUTE;
 }
 
 bool launch_communicates(const Graph *g, const Launch *l)

@@ -178,11 +178,9 @@ double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
     Group at = group_of(&g->mesh, n->attr.axes, c);
     if (at.ranks <= 1)
         return 0;
-    if (n->op == OP_ring)
+    if (n->op == OP_ring || n->op == OP_halo)
         return next_seconds(g, n->attr.axes & mesh_axes(&g->mesh, SPACE),
                             transfer_bytes(g, r), c);
-    if (n->op == OP_halo)
-        return next_seconds(g, n->attr.axes, transfer_bytes(g, r), c);
     double bytes = whole_bytes(g, r);
     if (n->op == OP_all_to_all)
         return exchange_seconds(&at, c, bytes);

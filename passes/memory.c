@@ -44,8 +44,7 @@ static bool in_place(const Mem *m, Ref r)
 {
     const Graph *g = m->g;
     const Node *n = &g->node[r];
-    if (n->op != OP_all_reduce
-        || (n->attr.axes & mesh_axes(&g->mesh, TIME)))
+    if (n->op != OP_all_reduce || !node_over_ranks(g, n))
         return false;
     Ref x = n->in[0];
     return m->uses[x] == 1 && !ops[g->node[x].op].leaf

@@ -28,28 +28,17 @@ static bool word_is(const char *word, size_t n, const char *s)
     return strlen(s) == n && strncmp(word, s, n) == 0;
 }
 
-bool offload_word(const char *list, const char *name)
+bool offload_names(const Mesh *m, const char *list, const Node *leaf, Arena *a)
 {
     const char *word;
     size_t n;
-    while (list && next_word(&list, &word, &n))
-        if (word_is(word, n, name))
-            return true;
-    return false;
-}
-
-bool offload_names(const Mesh *m, const char *list, const Node *leaf)
-{
-    const char *word;
-    size_t n;
+    if (leaf->op != OP_param && leaf->op != OP_state)
+        return false;
     bool small = type_bytes(m, &leaf->type) < SMALL, named = false;
-    Arena *a = arena_new();
-    bool held = leaf->op == OP_param || leaf->op == OP_state;
-    while (held && !named && list && next_word(&list, &word, &n))
+    while (!named && next_word(&list, &word, &n))
         named = word_is(word, n, "states") ? leaf->op == OP_state && !small
               : word_is(word, n, "params") ? leaf->op == OP_param && !small
               : name_fits(fmt(a, "%.*s", (int)n, word), leaf->name);
-    arena_free(a);
     return named;
 }
 
@@ -140,7 +129,7 @@ static void copy_all(Offload *o, Arena *a)
     const Graph *g = o->c.in;
     for (Ref r = 0; r < g->n; r++) {
         o->leaf[r] = copy_reader(o, r, a);
-        if (offload_names(&g->mesh, o->list, &g->node[r])) {
+        if (offload_names(&g->mesh, o->list, &g->node[r], a)) {
             o->c.out->node[o->leaf[r]].place = HOST;
             if (o->in[r].late)
                 o->in[r].copy = fetched(&o->c, o->leaf[r], UPDATE);

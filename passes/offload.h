@@ -5,9 +5,7 @@
 
 #include "passes/pass.h"
 
-/* Does the list hold that word? */
-bool offload_word(const char *list, const char *name);
-/* Does it name that param or state? */
-bool offload_names(const Mesh *, const char *list, const Node *leaf);
+/* Does it name that param or state?  The arena takes its words. */
+bool offload_names(const Mesh *, const char *list, const Node *leaf, Arena *);
 
 #endif

@@ -485,7 +485,8 @@ static Ref place(Prop *p, Ref r)
         if (ops[n->op].arity >= 0 && s.in[i].unread)
             continue;
         Type t = wanted(p, n, &s, was, i, w);
-        x[i] = ring_between(&g->mesh, &g->node[was[i]].type, &t)
+        x[i] = p->twins
+                && ring_between(&g->mesh, &g->node[was[i]].type, &t)
              ? ring_want(p, was[i], &t, n, p->rounds[r])
              : have_want(p, was[i], &t);
     }
@@ -494,8 +495,10 @@ static Ref place(Prop *p, Ref r)
     m->segment = n->segment, m->scope = n->scope, m->stage = n->stage;
     m->name = n->name;
     m->again = n->again == NONE ? NONE : p->c.map[n->again];
+    if (!p->twins)
+        return q;
     Type t = ring_left(&g->mesh, &m->type);
-    Ref left = p->twins ? have_want(p, q, &t) : q;
+    Ref left = have_want(p, q, &t);
     p->rounds[r] += left != q;
     return left;
 }

@@ -23,8 +23,8 @@ static bool is_whole(const Again *a, Ref r)
 {
     const Graph *g = a->c.in;
     const Node *n = &g->node[r];
-    bool whole = node_moves(g, r) || (n->op == OP_all_gather
-        && !(n->attr.axes & mesh_axes(&g->mesh, TIME)));
+    bool whole = node_moves(g, r)
+        || (n->op == OP_all_gather && node_over_ranks(g, n));
     for (int i = 0; i < n->nin; i++)
         whole |= a->whole[n->in[i]];
     return whole && n->segment == BEGIN && !n->loop && n->op != OP_send;

@@ -102,8 +102,6 @@ static bool coll_axes_ok(const DpcUnit *u, const DpcColl *k)
     return k->axes != 0;
 }
 
-/* A reduction ends a fold that its operand owes, a gather a split, and all
- * else stays. */
 static DpcAxes swapped(DpcAxes a, DpcAxes ring)
 {
     DpcAxes both = a & ring;
@@ -125,6 +123,8 @@ static bool ring_types_ok(const DpcUnit *u, const DpcColl *k,
         && out->pending == swapped(in->pending, ring);
 }
 
+/* A reduction ends a fold that its operand owes, a gather a split, and all
+ * else stays. */
 static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
                           const DpcBuf *out)
 {
@@ -358,13 +358,10 @@ static bool count_ok(const DpcUnit *u, uint32_t axis, int32_t n)
  * some axes are all read, or written. */
 static int32_t turns_of_step(const DpcCheck *c, const DpcStep *t)
 {
-    int32_t n = 1;
     DpcAxes along = 0;
     for (uint32_t i = 0; i < t->narg; i++)
         along |= c->p->buf[c->p->arg[t->arg + i]].along;
-    for (uint32_t i = 0; i < c->u->naxis; i++)
-        n *= along >> i & 1 ? c->u->axis[i].size : 1;
-    return n;
+    return (int32_t)group_size(c->u, along);
 }
 
 static DpcStatus once_a_turn(const DpcCheck *c, int32_t *runs, bool *ran)
