@@ -53,9 +53,11 @@ static DpcColl coll_of(const Graph *g, Ref r)
         c.size *= c.outer * c.inner;
         c.outer = c.inner = 1;
     }
-    if (n->op == OP_all_to_all)
+    if (n->op == OP_all_to_all) {
         view(g, n->in[0], r, n->attr.to, &c.to_outer, &c.to_size,
              &c.to_inner);
+        c.ranks = (int32_t)mesh_size(&g->mesh, c.axes);
+    }
     c.lo = n->attr.lo, c.hi = n->attr.hi;
     return c;
 }

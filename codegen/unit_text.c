@@ -216,12 +216,13 @@ static void convs(Text *t, const Unit *u)
     text_add(t, "{0}};\nstatic const DpcColl coll[] = {\n");
     for (uint32_t i = 0; i < u->ncoll; i++) {
         const DpcColl *c = &u->coll[i];
-        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld,%d,%u,%d,%d},\n",
+        text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld,%d,%u,%d,%d,"
+                 "%d},\n",
                  c->kind, c->dtype, c->fold, c->axes, (long long)c->outer,
                  (long long)c->size, (long long)c->inner,
                  (long long)c->to_outer, (long long)c->to_size,
                  (long long)c->to_inner, c->peer, c->hop, c->lo,
-                 c->hi);
+                 c->hi, c->ranks);
     }
     text_add(t, "{0}};\n");
 }

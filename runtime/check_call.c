@@ -95,6 +95,8 @@ static int64_t coll_bytes(const DpcUnit *u, const DpcColl *k, bool out)
 /* Ranks of one role meet; turns and roles do not. */
 static bool coll_axes_ok(const DpcUnit *u, const DpcColl *k)
 {
+    if (k->kind == DPC_ALL_TO_ALL && k->ranks != group_size(u, k->axes))
+        return false;
     for (uint32_t i = 0; i < 16; i++)
         if (k->axes >> i & 1
             && (i >= u->naxis || u->axis[i].kind != DPC_SPACE))

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 11
+#define DPC_ABI 12
 #define DPC_TEXT_OF(x) #x
 #define DPC_TEXT(x) DPC_TEXT_OF(x)
 /* Stands in the archive of a runtime, by which a compiler knows its layout. */
@@ -184,6 +184,8 @@ typedef struct DpcColl {
     int32_t peer;                         /* hop: role at the other end, */
     uint32_t hop;                         /* and its number, the same there */
     int32_t lo, hi;
+    int32_t ranks;                        /* all_to_all: that exchange; sizes
+                                             before and behind do not say */
 } DpcColl;
 
 typedef enum DpcStepKind {

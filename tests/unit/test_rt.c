@@ -87,8 +87,8 @@ typedef struct Toy {
 
 static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
                                     {"step", k_step}, {"log", k_log}};
-static const DpcColl colls[] = {{DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 1,
-                                 1, 0, 0, 0, 0, 0, 0, 0}};
+static const DpcColl colls[] = {{.kind = DPC_ALL_REDUCE, .axes = 1,
+                                 .outer = 1, .size = 1, .inner = 1}};
 static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},
                                 {"loss", "all_reduce", "toy.lua:4"},
                                 {"bad", "log", "toy.lua:5"},
@@ -395,9 +395,11 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     Toy t;
     Rank r[MOST];
     DpcColl c[] = {
-        {DPC_ALL_GATHER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0},
-        {DPC_REDUCE_SCATTER, DPC_F32, DPC_SUM, 1, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0},
-        {DPC_ALL_TO_ALL, DPC_F32, DPC_SUM, 1, 2, 3, 2, 4, 4, 1, 0, 0, 0, 0}};
+        {.kind = DPC_ALL_GATHER, .axes = 1, .outer = 2, .size = 3, .inner = 1},
+        {.kind = DPC_REDUCE_SCATTER, .axes = 1, .outer = 2, .size = 3,
+         .inner = 1},
+        {.kind = DPC_ALL_TO_ALL, .axes = 1, .outer = 2, .size = 3, .inner = 2,
+         .to_outer = 4, .to_size = 4, .to_inner = 1, .ranks = 2}};
     toy_make(&t, 2, 1);
     t.unit.coll = c;
     t.unit.ncoll = 3;

@@ -82,7 +82,7 @@ static const DpcKernel toy_kernels[] = {
     {"bad", toy_bad}, {"update", toy_update}, {"loss", toy_loss},
     {"draw", toy_draw}};
 static const DpcColl toy_colls[] = {
-    {DPC_ALL_REDUCE, DPC_F32, DPC_SUM, 1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0}};
+    {.kind = DPC_ALL_REDUCE, .axes = 1, .outer = 1, .size = 2, .inner = 1}};
 static const DpcNode toy_nodes[] = {
     {"grad", "dot", "toy.lua:10"}, {"bad", "log", "toy.lua:11"},
     {"sum", "all_reduce", "toy.lua:12"}, {"new", "sub", "toy.lua:13"},
