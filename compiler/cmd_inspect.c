@@ -179,18 +179,6 @@ static void head_print(const DpcUnit *u, const DpcProgram *p)
 
 /* ---- for programs ---- */
 
-static void pair(DpcJson *j, const char *key, const char *value)
-{
-    dpc_json_key(j, key);
-    dpc_json_str(j, value);
-}
-
-static void count(DpcJson *j, const char *key, int64_t value)
-{
-    dpc_json_key(j, key);
-    dpc_json_int(j, value);
-}
-
 static void list(DpcJson *j, const char *key, const uint32_t *at, uint32_t n)
 {
     dpc_json_key(j, key);
@@ -205,16 +193,16 @@ static void step_json(DpcJson *j, const DpcUnit *u, const DpcProgram *p,
 {
     const DpcNode *n = &p->node[q->node];
     dpc_json_open(j, '{');
-    pair(j, "kind", kinds[q->kind]);
-    pair(j, "stream", streams[q->stream]);
-    count(j, "turn", q->turn);
-    pair(j, "op", n->op);
-    pair(j, "name", n->name);
-    pair(j, "loc", n->loc);
-    pair(j, "call", call_text(u, q, a));
+    dpc_json_pair(j, "kind", kinds[q->kind]);
+    dpc_json_pair(j, "stream", streams[q->stream]);
+    dpc_json_count(j, "turn", q->turn);
+    dpc_json_pair(j, "op", n->op);
+    dpc_json_pair(j, "name", n->name);
+    dpc_json_pair(j, "loc", n->loc);
+    dpc_json_pair(j, "call", call_text(u, q, a));
     list(j, "waits", p->wait + q->wait, q->nwait);
     if (q->event >= 0)
-        count(j, "sets", q->event);
+        dpc_json_count(j, "sets", q->event);
     list(j, "buffers", p->arg + q->arg, q->narg);
     dpc_json_key(j, "how");
     dpc_json_open(j, '[');
@@ -227,15 +215,15 @@ static void step_json(DpcJson *j, const DpcUnit *u, const DpcProgram *p,
 static void buf_json(DpcJson *j, const DpcUnit *u, const DpcBuf *b, Arena *a)
 {
     dpc_json_open(j, '{');
-    pair(j, "space", space_names[b->space]);
-    count(j, "at", b->at);
-    count(j, "bytes", b->size);
-    pair(j, "dtype", b->dtype ? dpc_dtype_name(b->dtype - 1) : NULL);
-    count(j, "value", b->value);
-    count(j, "instance", b->instance);
-    count(j, "slots", b->slots);
-    pair(j, "split", axes_text(u, b->split, '/', a));
-    pair(j, "pending", axes_text(u, b->pending, '+', a));
+    dpc_json_pair(j, "space", space_names[b->space]);
+    dpc_json_count(j, "at", b->at);
+    dpc_json_count(j, "bytes", b->size);
+    dpc_json_pair(j, "dtype", b->dtype ? dpc_dtype_name(b->dtype - 1) : NULL);
+    dpc_json_count(j, "value", b->value);
+    dpc_json_count(j, "instance", b->instance);
+    dpc_json_count(j, "slots", b->slots);
+    dpc_json_pair(j, "split", axes_text(u, b->split, '/', a));
+    dpc_json_pair(j, "pending", axes_text(u, b->pending, '+', a));
     dpc_json_close(j, '}');
 }
 
@@ -256,8 +244,8 @@ static void schedule_json(DpcJson *j, const DpcUnit *u, const DpcProgram *p,
 
 static void memory_json(DpcJson *j, const Held *h)
 {
-    count(j, "peak_bytes", h->bytes);
-    count(j, "peak_step", h->step);
+    dpc_json_count(j, "peak_bytes", h->bytes);
+    dpc_json_count(j, "peak_step", h->step);
     dpc_json_key(j, "alive_bytes");
     dpc_json_open(j, '[');
     for (uint32_t k = 0; k < h->nstep; k++)
@@ -271,12 +259,12 @@ static void program_json(DpcJson *j, const Options *o, const DpcUnit *u,
                          const DpcProgram *p)
 {
     dpc_json_open(j, '{');
-    pair(j, "entry", p->entry);
-    count(j, "role", p->role);
-    count(j, "events", p->nevent);
-    count(j, "arena_bytes", p->arena);
-    count(j, "arena_bound_bytes", p->arena_lower);
-    count(j, "io_bytes", p->io);
+    dpc_json_pair(j, "entry", p->entry);
+    dpc_json_count(j, "role", p->role);
+    dpc_json_count(j, "events", p->nevent);
+    dpc_json_count(j, "arena_bytes", p->arena);
+    dpc_json_count(j, "arena_bound_bytes", p->arena_lower);
+    dpc_json_count(j, "io_bytes", p->io);
     if (o->schedule)
         schedule_json(j, u, p, o->arena);
     if (o->memory) {

@@ -28,20 +28,7 @@ static void hex_print(DpcJson *j, const char *key, uint64_t v)
 {
     char text[24];
     snprintf(text, sizeof text, "0x%016" PRIx64, v);
-    dpc_json_key(j, key);
-    dpc_json_str(j, text);
-}
-
-static void text_print(DpcJson *j, const char *key, const char *v)
-{
-    dpc_json_key(j, key);
-    dpc_json_str(j, v);
-}
-
-static void int_print(DpcJson *j, const char *key, int64_t v)
-{
-    dpc_json_key(j, key);
-    dpc_json_int(j, v);
+    dpc_json_pair(j, key, text);
 }
 
 static void ints_print(DpcJson *j, const char *key, int n, const int64_t *v)
@@ -56,15 +43,15 @@ static void ints_print(DpcJson *j, const char *key, int n, const int64_t *v)
 static void run_print(DpcJson *j, const DpcCkpt *c, const DpcCkptInfo *info)
 {
     const DpcUnit *u = c->unit;
-    text_print(j, "format", DPC_CKPT_FORMAT);
-    int_print(j, "version", DPC_CKPT_VERSION);
-    text_print(j, "model", u->model);
-    text_print(j, "unit", u->hash);
-    int_print(j, "step", info->step);
-    int_print(j, "cursor", info->cursor);
+    dpc_json_pair(j, "format", DPC_CKPT_FORMAT);
+    dpc_json_count(j, "version", DPC_CKPT_VERSION);
+    dpc_json_pair(j, "model", u->model);
+    dpc_json_pair(j, "unit", u->hash);
+    dpc_json_count(j, "step", info->step);
+    dpc_json_count(j, "cursor", info->cursor);
     hex_print(j, "seed", info->seed);
     hex_print(j, "data", info->data);
-    int_print(j, "world", c->world.size);
+    dpc_json_count(j, "world", c->world.size);
     dpc_json_key(j, "scalars");
     dpc_json_open(j, '{');
     for (uint32_t i = 0; i < u->nleaf; i++)
@@ -87,9 +74,9 @@ static void files_print(DpcJson *j, const DpcCkpt *c)
                 continue;
             ckpt_file_name(c, k, r, name);
             dpc_json_open(j, '{');
-            text_print(j, "name", name);
-            int_print(j, "bytes", c->all[r].bytes[k]);
-            text_print(j, "xxh3", c->all[r].hash[k]);
+            dpc_json_pair(j, "name", name);
+            dpc_json_count(j, "bytes", c->all[r].bytes[k]);
+            dpc_json_pair(j, "xxh3", c->all[r].hash[k]);
             dpc_json_close(j, '}');
         }
     dpc_json_close(j, ']');
@@ -111,7 +98,7 @@ static void pieces_print(DpcJson *j, const DpcCkpt *c, const DpcLeaf *l)
         if (dpc_leaf_owner(c->unit, l, c->all[r].coord) &&
             !(dpc_leaf_split(l) && dpc_box_count(&b) == 0)) {
             dpc_json_open(j, '{');
-            int_print(j, "file", file);
+            dpc_json_count(j, "file", file);
             ints_print(j, "at", l->ndim, b.at);
             ints_print(j, "size", l->ndim, b.size);
             dpc_json_close(j, '}');
@@ -131,9 +118,10 @@ static void tensors_print(DpcJson *j, const DpcCkpt *c)
             continue;
         dpc_json_key(j, l->name);
         dpc_json_open(j, '{');
-        text_print(j, "kind", l->kind == DPC_PARAM ? "param"
-                   : l->residual ? "residual" : "state");
-        text_print(j, "dtype", dpc_safe_kind_name(dpc_safe_kind_of(l->dtype)));
+        dpc_json_pair(j, "kind", l->kind == DPC_PARAM ? "param"
+                      : l->residual ? "residual" : "state");
+        dpc_json_pair(j, "dtype",
+                      dpc_safe_kind_name(dpc_safe_kind_of(l->dtype)));
         ints_print(j, "shape", l->ndim, l->dim);
         pieces_print(j, c, l);
         dpc_json_close(j, '}');
@@ -156,7 +144,7 @@ DpcStatus ckpt_index_write(DpcCkpt *c, const DpcCkptInfo *info)
     files_print(&j, c);
     tensors_print(&j, c);
     dpc_out_hash(&c->out, self);
-    text_print(&j, "self", self);
+    dpc_json_pair(&j, "self", self);
     dpc_json_close(&j, '}');
     dpc_json_newline(&j);
     DpcStatus closed = dpc_out_close(&c->out);

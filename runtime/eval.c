@@ -92,16 +92,13 @@ static void values_json(const DpcValues *v, int64_t step, int64_t left)
     DpcJson j;
     dpc_json_init(&j, dpc_json_file, stdout, 0);
     dpc_json_open(&j, '{');
-    dpc_json_key(&j, "step");
-    dpc_json_int(&j, step);
+    dpc_json_count(&j, "step", step);
     for (int i = 0; i < v->n; i++) {
         dpc_json_key(&j, v->name[i]);
         dpc_json_num(&j, v->value[i]);
     }
-    if (left >= 0) {
-        dpc_json_key(&j, "samples_left_out");
-        dpc_json_int(&j, left);
-    }
+    if (left >= 0)
+        dpc_json_count(&j, "samples_left_out", left);
     dpc_json_close(&j, '}');
     dpc_json_newline(&j);
 }

@@ -85,35 +85,23 @@ void dpc_info_print(const DpcUnit *u)
     }
 }
 
-static void pair(DpcJson *j, const char *key, const char *value)
-{
-    dpc_json_key(j, key);
-    dpc_json_str(j, value);
-}
-
-static void count(DpcJson *j, const char *key, int64_t value)
-{
-    dpc_json_key(j, key);
-    dpc_json_int(j, value);
-}
-
 void dpc_info_pairs(DpcJson *j, const DpcUnit *u)
 {
-    pair(j, "model", u->model);
-    pair(j, "version", u->version);
-    pair(j, "hash", u->hash);
-    count(j, "abi", u->abi);
+    dpc_json_pair(j, "model", u->model);
+    dpc_json_pair(j, "version", u->version);
+    dpc_json_pair(j, "hash", u->hash);
+    dpc_json_count(j, "abi", u->abi);
     dpc_json_key(j, "mesh");
     dpc_json_open(j, '{');
     for (uint32_t i = 0; i < u->naxis; i++)
-        count(j, u->axis[i].name, u->axis[i].size);
+        dpc_json_count(j, u->axis[i].name, u->axis[i].size);
     dpc_json_close(j, '}');
-    count(j, "params", params_of(u));
-    count(j, "leaves_bytes", most_of(u, DPC_LEAVES));
-    count(j, "arena_bytes", most_of(u, DPC_ARENA));
-    count(j, "io_bytes", most_of(u, DPC_IO));
-    count(j, "host_leaves_bytes", most_of(u, DPC_HOST_LEAVES));
-    count(j, "host_arena_bytes", most_of(u, DPC_HOST_ARENA));
+    dpc_json_count(j, "params", params_of(u));
+    dpc_json_count(j, "leaves_bytes", most_of(u, DPC_LEAVES));
+    dpc_json_count(j, "arena_bytes", most_of(u, DPC_ARENA));
+    dpc_json_count(j, "io_bytes", most_of(u, DPC_IO));
+    dpc_json_count(j, "host_leaves_bytes", most_of(u, DPC_HOST_LEAVES));
+    dpc_json_count(j, "host_arena_bytes", most_of(u, DPC_HOST_ARENA));
     dpc_json_key(j, "entries");
     dpc_json_open(j, '[');
     for (uint32_t i = 0; i < u->nprogram; i++)

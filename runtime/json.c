@@ -141,6 +141,18 @@ void dpc_json_int(DpcJson *j, int64_t v)
     puts_(j, text);
 }
 
+void dpc_json_pair(DpcJson *j, const char *key, const char *value)
+{
+    dpc_json_key(j, key);
+    dpc_json_str(j, value);
+}
+
+void dpc_json_count(DpcJson *j, const char *key, int64_t value)
+{
+    dpc_json_key(j, key);
+    dpc_json_int(j, value);
+}
+
 void dpc_json_num(DpcJson *j, double v)
 {
     char text[32] = "null";

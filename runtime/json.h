@@ -32,6 +32,9 @@ void dpc_json_int(DpcJson *, int64_t);
 /* The shortest text that reads back equal; not finite: null. */
 void dpc_json_num(DpcJson *, double);
 void dpc_json_bool(DpcJson *, bool);
+/* A key and its value. */
+void dpc_json_pair(DpcJson *, const char *key, const char *);
+void dpc_json_count(DpcJson *, const char *key, int64_t);
 void dpc_json_newline(DpcJson *);                     /* ends a record */
 
 DpcPut dpc_json_file;                     /* arg: FILE * */

@@ -125,8 +125,7 @@ static DpcStatus record(DpcMetrics *m, const DpcReport *r)
     DpcJson j;
     dpc_json_init(&j, dpc_json_text, &t, 0);
     dpc_json_open(&j, '{');
-    dpc_json_key(&j, "step");
-    dpc_json_int(&j, r->step);
+    dpc_json_count(&j, "step", r->step);
     json_values(&j, r->values);
     if (!isnan(r->lr) && dpc_values_find(r->values, "lr") < 0)
         json_num(&j, "lr", r->lr);
@@ -136,10 +135,8 @@ static DpcStatus record(DpcMetrics *m, const DpcReport *r)
     json_num(&j, "data_wait_s", r->data_wait);
     if (r->samples)
         json_num(&j, "samples_per_s", (double)r->samples / r->seconds);
-    dpc_json_key(&j, "skipped");
-    dpc_json_int(&j, r->skipped);
-    dpc_json_key(&j, "heap_calls");
-    dpc_json_int(&j, dpc_small_missed());
+    dpc_json_count(&j, "skipped", r->skipped);
+    dpc_json_count(&j, "heap_calls", dpc_small_missed());
     return record_end(m, &j, &t);
 }
 
@@ -153,10 +150,8 @@ DpcStatus dpc_metrics_event(DpcMetrics *m, const char *event, int64_t step,
         return DPC_OK;
     dpc_json_init(&j, dpc_json_text, &t, 0);
     dpc_json_open(&j, '{');
-    dpc_json_key(&j, "event");
-    dpc_json_str(&j, event);
-    dpc_json_key(&j, "step");
-    dpc_json_int(&j, step);
+    dpc_json_pair(&j, "event", event);
+    dpc_json_count(&j, "step", step);
     if (v)
         json_values(&j, v);
     return record_end(m, &j, &t);
@@ -174,16 +169,11 @@ DpcStatus dpc_metrics_memory(DpcMetrics *m, const DpcRt *rt)
         return DPC_OK;
     dpc_json_init(&j, dpc_json_text, &t, 0);
     dpc_json_open(&j, '{');
-    dpc_json_key(&j, "event");
-    dpc_json_str(&j, "memory");
-    for (int i = 0; i < DPC_NSPACE; i++) {
-        dpc_json_key(&j, name[i]);
-        dpc_json_int(&j, rt->bytes[i]);
-    }
-    dpc_json_key(&j, "planned_bytes");
-    dpc_json_int(&j, m->planned);
-    dpc_json_key(&j, "small_bytes");
-    dpc_json_int(&j, dpc_small_bytes());
+    dpc_json_pair(&j, "event", "memory");
+    for (int i = 0; i < DPC_NSPACE; i++)
+        dpc_json_count(&j, name[i], rt->bytes[i]);
+    dpc_json_count(&j, "planned_bytes", m->planned);
+    dpc_json_count(&j, "small_bytes", dpc_small_bytes());
     return record_end(m, &j, &t);
 }
 
