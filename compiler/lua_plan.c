@@ -251,19 +251,27 @@ static void leaves_read(lua_State *L, Planning *p, int i)
 
 /* ---- the table ---- */
 
-/* One of the words `of`, by number; the first where nothing is said. */
-static int word_read(lua_State *L, const Planning *p, int i, const char *key,
-                     const char *const *of, int n)
+int word_pick(lua_State *L, const Planning *p, const char *what,
+              const char *const *of, int n)
 {
-    int k = 0, t = lua_getfield(L, i, key);
+    int k = 0;
     Str all = { .arena = front_of(L)->a };
     for (int w = 0; w < n; w++)
         str_add(&all, "%s%s", w ? w + 1 == n ? " and " : ", " : "", of[w]);
-    while (t != LUA_TNIL && k < n && strcmp(of[k], text_at(L, -1)) != 0)
+    while (k < n && strcmp(of[k], text_at(L, -1)) != 0)
         k++;
     if (k == n)
-        plan_fail(L, p, "%s: there are %s, not \"%s\"", key, all.p,
-                luaL_tolstring(L, -1, NULL));
+        plan_fail(L, p, "%s: there are %s, not \"%s\"", what, all.p,
+                  luaL_tolstring(L, -1, NULL));
+    return k;
+}
+
+/* That of the plan's word `key`; the first where nothing is said. */
+static int word_read(lua_State *L, const Planning *p, int i, const char *key,
+                     const char *const *of, int n)
+{
+    int t = lua_getfield(L, i, key);
+    int k = t == LUA_TNIL ? 0 : word_pick(L, p, key, of, n);
     lua_pop(L, 1);
     return k;
 }
@@ -290,25 +298,29 @@ static void word_offload(lua_State *L, Planning *p, int i)
     lua_pop(L, 1);
 }
 
+const char *const plan_words[NPLAN_WORD] = {
+    "mesh", "leaf", "value", "bucket", "compute", "reduce", "gather",
+    "compress", "exact", "recompute", "offload",
+    "stage", "role", "order", "alive",
+};
+
+static void word_check(lua_State *L, const Planning *p, const char *key)
+{
+    Str all = { .arena = front_of(L)->a };
+    for (int k = 0; k < NPLAN_WORD; k++) {
+        if (strcmp(plan_words[k], key) == 0)
+            return;
+        str_add(&all, "%s%s", k ? ", " : "", plan_words[k]);
+    }
+    const char *near = near_name(key, plan_words, NPLAN_WORD);
+    plan_fail(L, p, "the %s has no word \"%s\"; %s%s", p->what, key,
+              near ? "did you mean " : "there are ", near ? near : all.p);
+}
+
 static void rest_read(lua_State *L, Planning *p, int i)
 {
-    static const char *const known[] = { "mesh", "leaf", "value", "bucket",
-        "compute", "reduce", "gather", "compress", "exact", "recompute",
-        "offload",
-        "stage", "role", "order", "alive" };
-    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
-        const char *key = text_at(L, -2);
-        int k = 0;
-        while (k < COUNT(known) && strcmp(known[k], key) != 0)
-            k++;
-        const char *near = near_name(key, known, COUNT(known));
-        if (k == COUNT(known))
-            plan_fail(L, p, "the %s has no word \"%s\"; %s%s", p->what, key,
-                    near ? "did you mean " : "there are mesh, leaf, value, "
-                    "bucket, compute, reduce, ",
-                    near ? near : "gather, compress, exact, recompute, "
-                    "offload, stage, role, order, alive");
-    }
+    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
+        word_check(L, p, text_at(L, -2));
     if (lua_getfield(L, i, "bucket") != LUA_TNIL) {
         if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 0)
             plan_fail(L, p, "bucket: a whole number of bytes is wanted");

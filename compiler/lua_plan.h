@@ -19,6 +19,10 @@ _Noreturn void plan_fail(lua_State *, const Planning *, const char *, ...)
     __attribute__((format(printf, 3, 4)));
 const char *plan_loc(lua_State *, const Planning *, const char *message);
 
+/* The words of a plan's table; the last ones are a pipeline's. */
+enum { NPLAN_WORD = 15, PIPELINE_WORD = 11 };
+extern const char *const plan_words[NPLAN_WORD];
+
 /* ---- lua_plan_view.c ---- */
 
 bool is_leaf(const Node *);               /* input, param or state */
@@ -35,6 +39,9 @@ Plan *plan_begin(const PlanOptions *, Arena *);   /* what says nothing yet */
 void table_read(lua_State *, Planning *, int i);
 /* Text at index i; "" for what is none. */
 const char *text_at(lua_State *, int i);
+/* Which of the words `of` the value on top is. */
+int word_pick(lua_State *, const Planning *, const char *what,
+              const char *const *of, int n);
 /* "dp/mb" as axes of the plan's mesh, major first; those met are `taken`.
  * `what` is whose split it is, for messages: leaf "x". */
 Split split_read(lua_State *, const Planning *, const char *what,
@@ -46,6 +53,7 @@ Split split_thin(Split, const int *to);
 /* The word `value` of the plan at index i, and back. */
 void values_read(lua_State *, Planning *, int i);
 void values_thin(Plan *, const int *to);
+void values_print(const Plan *, FILE *);
 
 /* ---- lua_plan_compress.c ---- */
 
@@ -53,7 +61,8 @@ void values_thin(Plan *, const int *to);
 void compress_read(lua_State *, Planning *, int i);
 void compress_thin(Plan *, const int *to);
 void compress_print(const Plan *, FILE *);
-void values_print(const Plan *, FILE *);
+
+/* ---- lua_plan_stage.c ---- */
 
 /* The words of a pipeline, once mesh and leaves are read, and back. */
 void pipeline_read(lua_State *, Planning *, int i);

@@ -2,18 +2,14 @@
  * sums of gradients over all axes of ranks, or a table by axis. */
 #include "compiler/lua_plan.h"
 
-static const struct { const char *word; DType as; } ways[] = {
-    { "none", F32 }, { "bf16", BF16 }, { "int8", U8 },
-};
+static const char *const ways[] = { "none", "bf16", "int8" };
+static const DType ways_as[] = { F32, BF16, U8 };
 
 static DType way_read(lua_State *L, const Planning *p, const char *axis)
 {
-    const char *word = lua_isstring(L, -1) ? lua_tostring(L, -1) : NULL;
-    for (int k = 0; word && k < COUNT(ways); k++)
-        if (strcmp(ways[k].word, word) == 0)
-            return ways[k].as;
-    plan_fail(L, p, "compress%s%s: there are none, bf16 and int8, not "
-            "\"%s\"", *axis ? " of " : "", axis, luaL_tolstring(L, -1, NULL));
+    const char *what = fmt(front_of(L)->a, "compress%s%s", *axis ? " of " : "",
+                           axis);
+    return ways_as[word_pick(L, p, what, ways, COUNT(ways))];
 }
 
 /* { dp = "int8" }, at the top of the stack. */
@@ -77,9 +73,9 @@ void compress_print(const Plan *p, FILE *out)
     fputs("    compress = {", out);
     for (int i = 0; i < p->mesh.naxis; i++)
         for (int k = 1; k < COUNT(ways); k++)
-            if (p->compress[i] == ways[k].as) {
+            if (p->compress[i] == ways_as[k]) {
                 fprintf(out, "%s[\"%s\"] = \"%s\"", between,
-                        p->mesh.axis[i].name, ways[k].word);
+                        p->mesh.axis[i].name, ways[k]);
                 between = ", ";
             }
     fputs("},\n", out);

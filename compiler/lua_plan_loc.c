@@ -9,10 +9,6 @@
 #include <ctype.h>
 #include <stdarg.h>
 
-static const char *const words[] = { "mesh", "leaf", "value", "bucket",
-    "compute", "reduce", "gather", "compress", "exact", "recompute",
-    "offload", "stage", "role", "order", "alive" };
-
 static bool in_name(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '.';
@@ -43,12 +39,12 @@ static const char *word_find(const char *text, const char *message)
 {
     const char *at = NULL;
     size_t first = SIZE_MAX;
-    for (int i = 0; i < COUNT(words); i++) {
-        size_t n = strlen(words[i]);
-        const char *m = name_find(message, message, words[i], n), *q = text;
+    for (int i = 0; i < NPLAN_WORD; i++) {
+        size_t n = strlen(plan_words[i]);
+        const char *m = name_find(message, message, plan_words[i], n), *q = text;
         if (!m || (size_t)(m - message) >= first)
             continue;
-        while ((q = name_find(text, q, words[i], n))
+        while ((q = name_find(text, q, plan_words[i], n))
                && q[n + strspn(q + n, " ")] != '=')
             q += n;
         if (q)

@@ -212,11 +212,10 @@ static void order_read(lua_State *L, Planning *p, int i)
 /* Words of a pipeline where there is none would mean nothing. */
 static void idle_check(lua_State *L, const Planning *p, int i)
 {
-    static const char *const words[] = { "stage", "role", "order", "alive" };
-    for (int k = 0; k < COUNT(words); k++) {
-        if (lua_getfield(L, i, words[k]) != LUA_TNIL)
+    for (int k = PIPELINE_WORD; k < NPLAN_WORD; k++) {
+        if (lua_getfield(L, i, plan_words[k]) != LUA_TNIL)
             plan_fail(L, p, "%s: the mesh has no axis of kind \"stage\"",
-                    words[k]);
+                    plan_words[k]);
         lua_pop(L, 1);
     }
 }
