@@ -181,8 +181,9 @@ Graph *pass_cast(const Graph *in, Job *j)
     Copy c = copy_begin(in, j);
     DType d = j->plan ? j->plan->compute : F32;
     bool keeps = d != F32 && trains(in);
-    const uint8_t *wide = exponents(in, keeps ? LOGITS : PROJECTIONS);
-    const bool *kept = find_kept(in, j);
+    const uint8_t *wide = d == F32 ? NULL
+                        : exponents(in, keeps ? LOGITS : PROJECTIONS);
+    const bool *kept = keeps ? find_kept(in, j) : NULL;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         if (d != F32 && narrowed(in, r) && !wide[r])

@@ -20,6 +20,7 @@
  * Of several axes that a sum is owed over, the plan's major one is
  * compressed, last: inside of a node bytes are cheap.  Small gradients are
  * sent as they are. */
+#include "ir/text.h"
 #include "passes/pass.h"
 
 enum { BLOCK = 64, ROW = 16, MOST = 126 };
@@ -27,11 +28,13 @@ enum { BLOCK = 64, ROW = 16, MOST = 126 };
 typedef struct Squeeze {
     Copy c;
     const Plan *plan;
+    Arena *scratch;
     Ref *leaf;                            /* by node of in: the param whose
                                              gradient it is; NONE */
     Ref *sum;                             /* by node of in: finished; NONE */
     const Node *of;                       /* the reshard that is replaced */
     const char *name;                     /* of the param */
+    Names leaves;                         /* of out */
 } Squeeze;
 
 /* A value in fewer bytes; scale NONE: bf16. */
@@ -161,10 +164,10 @@ static Coded send(Squeeze *s, Ref x, int keep, DType how, const char *name)
 {
     Graph *g = s->c.out;
     Attr a = { .residual = 1 };
-    for (int i = 1; graph_leaf(g, name) != NONE; i++)   /* of another use */
-        name = fmt(g->arena, "%s.%d", name, i);
     Ref e = emit_typed(g, OP_state, &a, *type_of(s, x), NULL, 0, name,
                        s->of->loc);
+    for (int i = 1; !names_add(&s->leaves, s->scratch, g, e); i++)
+        g->node[e].name = fmt(g->arena, "%s.%d", g->node[e].name, i);
     g->node[e].segment = BEGIN, g->node[e].stage = s->of->stage;
     Ref all = two(s, OP_add, x, e);
     Coded k = encode(s, all, keep, how);
@@ -315,6 +318,7 @@ Graph *pass_compress(const Graph *in, Job *j)
     if (!wanted(j->plan))
         return copy_whole(in, j);
     Squeeze s = { .c = copy_begin(in, j), .plan = j->plan,
+                  .scratch = j->scratch,
                   .leaf = params_ahead(in, j->scratch) };
     s.sum = alloc(j->scratch, (in->n + 1) * sizeof *s.sum);
     for (Ref r = 0; r < in->n; r++)
@@ -323,9 +327,10 @@ Graph *pass_compress(const Graph *in, Job *j)
         const Node *n = &in->node[r];
         Ref q = n->op == OP_reshard ? compressed(&s, r) : NONE;
         if (q == NONE)
-            copy_node(&s.c, r);
-        else
-            s.c.map[r] = q;
+            q = copy_node(&s.c, r);
+        s.c.map[r] = q;
+        if (ops[n->op].leaf)
+            names_add(&s.leaves, s.scratch, s.c.out, q);
     }
     return copy_end(&s.c);
 }
