@@ -442,6 +442,15 @@ DpcStatus dpc_app_state(DpcApp *a, bool fresh_ok)
 
 /* ---- runs ---- */
 
+const char *dpc_app_row(const DpcApp *a, const char *command)
+{
+    const char *entry = command;
+    for (uint32_t i = 0; i < a->unit->nrun; i++)
+        if (!strcmp(a->unit->run[i].command, command))
+            entry = a->unit->run[i].entry;
+    return entry;
+}
+
 DpcStatus dpc_app_entry(const DpcApp *a, const char *entry, uint32_t *program)
 {
     int32_t i = dpc_rt_entry(a->unit, entry);

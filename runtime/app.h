@@ -47,6 +47,8 @@ DpcStatus dpc_app_data(DpcApp *, const char *spec, DpcData **);
 DpcStatus dpc_app_run(DpcApp *, uint32_t program, int64_t step);
 /* Times that a row runs: its own number, or a scalar's value. */
 DpcStatus dpc_app_times(const DpcApp *, const DpcRun *, int64_t *times);
+/* The entry of the command's last row, its loop; the command itself. */
+const char *dpc_app_row(const DpcApp *, const char *command);
 DpcStatus dpc_app_entry(const DpcApp *, const char *entry, uint32_t *program);
 DpcStatus dpc_app_save(DpcApp *, bool best);
 /* Params and states: a checkpoint, or the init entries; then --init-from.

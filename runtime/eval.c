@@ -59,23 +59,13 @@ static DpcStatus way_add(DpcApp *a, DpcWay *w, DpcMeans *m)
     return s;
 }
 
-/* The row of `eval`; a model of several sizes has an entry for each. */
-static const char *eval_entry(const DpcApp *a)
-{
-    const char *entry = "eval";
-    for (uint32_t i = 0; i < a->unit->nrun; i++)
-        if (!strcmp(a->unit->run[i].command, "eval"))
-            entry = a->unit->run[i].entry;
-    return entry;
-}
-
 /* The order is that of seed 0 from its start, so evaluations of a run, and
  * of different runs, see the same batches. */
 DpcStatus dpc_app_eval(DpcApp *a, DpcMeans *m)
 {
     DpcWays w;
     *m = (DpcMeans){0};
-    DpcStatus s = dpc_ways_open(a, eval_entry(a), DPC_TO_EVAL, &w);
+    DpcStatus s = dpc_ways_open(a, dpc_app_row(a, "eval"), DPC_TO_EVAL, &w);
     if (!s)
         m->values = w.way[0].values;
     for (int i = 0; !s && i < w.n; i++)

@@ -256,21 +256,11 @@ static void best_of(Train *t, char name[64])
     t->best = INFINITY;
 }
 
-/* The last row of `train` is the loop. */
-static const char *loop_row(const DpcApp *a)
-{
-    const char *entry = "train";
-    for (uint32_t i = 0; i < a->unit->nrun; i++)
-        if (!strcmp(a->unit->run[i].command, "train"))
-            entry = a->unit->run[i].entry;
-    return entry;
-}
-
 static DpcStatus train_open(Train *t, DpcApp *a)
 {
     uint32_t program;
     *t = (Train){.app = a, .saved = -1};
-    DpcStatus s = dpc_app_entry(a, loop_row(a), &program);
+    DpcStatus s = dpc_app_entry(a, dpc_app_row(a, "train"), &program);
     if (!s)
         s = dpc_app_state(a, true);
     if (s)
@@ -278,7 +268,7 @@ static DpcStatus train_open(Train *t, DpcApp *a)
     if (a->opt.steps < 0)
         return dpc_fail(DPC_USAGE, "%s: error: how many steps? give --steps",
                         a->opt.program);
-    if ((s = dpc_ways_open(a, loop_row(a), DPC_TO_TRAIN, &t->ways)))
+    if ((s = dpc_ways_open(a, dpc_app_row(a, "train"), DPC_TO_TRAIN, &t->ways)))
         return s;
     a->metrics.planned += dpc_ways_bytes(&t->ways) + a->rt->stage_bytes +
                           dpc_small_bytes();
