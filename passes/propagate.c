@@ -27,7 +27,7 @@
 typedef struct Made { Ref from, to; struct Made *next; } Made;
 
 /* What a node comes after: so many rings, one after the other. */
-typedef uint8_t Rounds;
+typedef uint32_t Rounds;
 
 typedef struct Prop {
     Copy c;
@@ -547,6 +547,8 @@ Graph *pass_propagate(const Graph *in, Job *j)
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
+        if (n->op == OP_reshard || n->op == OP_constrain)
+            p.rounds[r] = p.rounds[n->in[0]];
         if (n->op == OP_reshard)
             p.c.map[r] = p.c.map[n->in[0]];
         else if (n->op == OP_constrain)
