@@ -101,7 +101,8 @@ bool kernel_flat(const Kernel *k)
                 && !x->at.at && (unsigned long)x->at.coef[k->order[0]] < 2);
     }
     for (int s = 0; s < k->nstore && flat; s++)
-        flat = !k->store[s].cut && !k->store[s].at.at && k->store[s].at.coef[k->order[0]] == 1;
+        flat = !k->store[s].cut && !k->store[s].at.at
+            && k->store[s].at.coef[k->order[0]] == 1;
     return flat && kernel_draws(k, id, KPOS + 1) <= KPOS;
 }
 

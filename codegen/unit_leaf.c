@@ -59,7 +59,8 @@ uint32_t unit_leaf(Unit *u, int kind, const char *name, const Graph *g,
         .ndim = (uint8_t)n->type.ndim, .role = leaf_role(g, kind, r),
         .space = n->place == HOST ? DPC_HOST_LEAVES : DPC_LEAVES,
         .trainable = kind == DPC_PARAM && !n->attr.frozen,
-        .residual = n->attr.residual != 0, .value = n->attr.value, .bytes = type_bytes(&g->mesh, &n->type) };
+        .residual = n->attr.residual != 0, .value = n->attr.value,
+        .bytes = type_bytes(&g->mesh, &n->type) };
     for (int d = 0; d < n->type.ndim; d++)
         l->dim[d] = n->type.dim[d], l->split[d] = n->type.split[d];
     return u->nleaf++;

@@ -145,9 +145,9 @@ static void programs(Text *t, const Unit *u)
         text_add(t, "{");
         quote(t, p->g->entry);
         text_add(t, ",%d,%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
-                 "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,%lld,"
-                 "%.17g,%lld},\n", p->g->role, p->nstep, p->nbuf, p->nnode, p->nport,
-                 s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
+                 "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,"
+                 "%lld,%.17g,%lld},\n", p->g->role, p->nstep, p->nbuf,
+                 p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->bytes[HOST_ARENA],
                  (long long)s->lower, p->flops, (long long)p->batch);

@@ -244,11 +244,11 @@ static void attempt(Attempt *at)
     bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
     Graph *g = case_trace(c, at->file, &m, &init, a);
     const Node *node = nodes_wanted(c, g, a);
-    Job job = { .keep = a, .scratch = a };
-    const Graph *whole = graph_dce(g, &job), *start = graph_dce(init, &job);
     Whole *exact = case_evaluate(c, g, init, false, a), *got = exact;
     at->same = compare_eval(at->t, c, exact);
     if (o->host) {
+        Job job = { .keep = a, .scratch = a };
+        const Graph *whole = graph_dce(g, &job), *start = graph_dce(init, &job);
         got = case_on_host(o, c, g, init, a);
         if (bf16)
             at->same &= compare_whole(at->t, c, "host in bf16", 0.03, got,

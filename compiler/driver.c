@@ -71,7 +71,8 @@ static void differs(const Options *o, const char *flag, const char *said,
           said, o->plan, plan);
 }
 
-/* A plan file says all of a plan: a flag beside it may only say the same. */
+/* A plan file says all of a plan: a flag beside it may only say the same.
+ * --offload alone may move more of it. */
 static void flags_agree(const Options *o, const Plan *p)
 {
     Plan mine = *p;

@@ -164,7 +164,9 @@ void taps_check(lua_State *, const char *loc);   /* fails if nothing did */
 
 /* err (2) for a define that is no NAME=VALUE. */
 void defines_check(const char *flag, const char *const *define, int n);
-/* option(name, default, doc) -> the value that a define gives, or default. */
+/* option(name, default, doc, wanted) -> the value that a define gives, or
+ * default.  wanted: the least number, a list of texts, or a function of the
+ * value that returns what is wrong with it. */
 int option_ask(lua_State *);
 void options_used(lua_State *);           /* fails for one nobody asked for */
 

@@ -8,7 +8,6 @@
  * the same table, so what is printed reads back.  Axes of size one are
  * dropped. */
 #include "compiler/lua_plan.h"
-#include <stdlib.h>
 
 static const struct { const char *name; AxisKind kind; } kinds[] = {
     { "space", SPACE }, { "stage", STAGE }, { "time", TIME },

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 
 #define ON(command) (1u << CMD_##command)
-#define PLAN (ON(compile) | ON(plan) | ON(sim) | ON(verify) | ON(print) | ON(opt) | ON(eval))
-#define MODEL (ON(compile) | ON(weights) | ON(plan) | ON(sim) | ON(verify) | ON(check) | ON(print) | ON(eval))
+#define READS (ON(compile) | ON(plan) | ON(sim) | ON(verify) | ON(print) \
+             | ON(eval))
+#define PLAN (READS | ON(opt))
+#define MODEL (READS | ON(weights) | ON(check))
 #define ALL ((1u << NCOMMAND) - 1)
 
 static const OptionInfo table[] = {

@@ -4,7 +4,6 @@
  * text, and what else was tried.  All numbers are the clock's, as in `dpc sim`;
  * equal plans give equal bytes. */
 #include "compiler/page.h"
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 

@@ -7,7 +7,9 @@
  * is what `memory` placed.  The quickest that fits wins, so auto is never
  * slower, by that clock, than the best of those it prices.  Where the graph is
  * so large that this would take long, all are judged first (plan_try.c), and
- * the best of them priced, until some fit.  A partitioner that refuses is a
+ * the best of them priced, until some fit.  Of a graph that is not, the best
+ * are priced with other words of recomputation, too, and plans that come out
+ * the same stand in the table once.  A partitioner that refuses is a
  * row of the table with its reason. */
 #include "compiler/planning.h"
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  * fit goes no further.  One that is priced goes through all passes; one that is
  * judged as far as its collectives, which is a small part of the work: flops,
  * bytes and transfers of the nodes are added up, with what backward reads of
- * forward as the memory.  A process keeps a refusal, or a crash, to itself; what it found
- * comes back in memory that is shared, and the plan is made again from its
- * name. */
+ * forward as the memory.  A process keeps a refusal, or a crash, to itself;
+ * what it found comes back in memory that is shared, and the plan is made
+ * again from its name. */
 #include "compiler/planning.h"
 #include <errno.h>
 #include <math.h>

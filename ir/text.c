@@ -222,7 +222,7 @@ static void labels(Str *s, const Graph *g, const Node *n)
     if (n->stage != EVERY)
         str_add(s, " stage=%d", n->stage);
     if (n->place == HOST)
-        str_add(s, " place=host");
+        str_add(s, " place=%s", memory_names[n->place]);
     layout(s, n);
     if (n->kernel != -1)
         str_add(s, " kernel=%d", n->kernel);

@@ -168,7 +168,8 @@ static bool label(Parser *p, const char *key, Line *l)
     else if (strcmp(key, "stage") == 0)
         n->stage = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(key, "place") == 0)
-        n->place = (MemoryClass)token_choice(p, "memory", memory_names, HOST + 1);
+        n->place = (MemoryClass)token_choice(p, "memory", memory_names,
+                                             HOST + 1);
     else if (strcmp(key, "layout") == 0)
         n->layout = (int)token_int(p, 0, INT_MAX);
     else if (strcmp(key, "kernel") == 0)

@@ -9,7 +9,8 @@
  * Time axes are finished first: then what is sent is sent once a step and not
  * once a turn; where the plan says `reduce = "each"`, what becomes parts is
  * summed over ranks first, so that turns add up parts only (ZeRO-2).  What can
- * be cut at once is cut before anything is sent.  From here on every node says along which time axes it runs. */
+ * be cut at once is cut before anything is sent.  From here on every node says
+ * along which time axes it runs. */
 #include "passes/pass.h"
 
 typedef struct Way {
@@ -129,7 +130,8 @@ static void cut(Way *w, int d)
 static void take_halos(Way *w)
 {
     for (int d = 0; d < have(w)->ndim; d++)
-        if (w->want->lo[d] != have(w)->lo[d] || w->want->hi[d] != have(w)->hi[d])
+        if (w->want->lo[d] != have(w)->lo[d]
+            || w->want->hi[d] != have(w)->hi[d])
             take_step(w, OP_halo, (Attr){ .dim = d, .lo = w->want->lo[d],
                 .hi = w->want->hi[d],
                 .axes = split_axes(have(w)->split[d]) });

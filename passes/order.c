@@ -105,7 +105,7 @@ static void edges_of(Order *o, uint32_t l)
     int nin = launch_inputs(o->g, q, in, max);
     for (uint32_t i = o->first[l]; i < o->first[l + 1]; i++) {
         if (i > o->first[l])
-            order_edge(o, i - 1, i);            /* turns of one launch in order */
+            order_edge(o, i - 1, i);      /* turns of one launch in order */
         for (int k = 0; k < nin; k++) {
             Ref v = view_root(o->g, in[k]);
             if (!o->of[v])
@@ -159,7 +159,7 @@ static void append(Order *o, uint32_t launch, int turn)
                                       &o->s->launch[launch]) };
 }
 
-/* ---- weights that are whole for a use only ---- */
+/* ---- weights that are whole, or on the device, for a use only ---- */
 
 typedef struct Gather { uint32_t inst, read; int64_t bytes; } Gather;
 
@@ -170,7 +170,7 @@ static int by_read(const void *a, const void *b)
          : (x->inst > y->inst) - (x->inst < y->inst);
 }
 
-/* What a gather feeds alone goes with it. */
+/* Is it made of one value alone?  Then it goes with the gather of that. */
 static bool made_of_one(const Order *o, const Launch *l)
 {
     return l->n == 1 && o->g->node[l->node[0]].nin == 1;

@@ -217,7 +217,8 @@ static void rise(Slack *s, uint32_t i)
         gain += s->val[v].bytes;
         last = other > last ? other : last;
     }
-    int64_t step = last >> GAP, start = (int64_t)s->from[s->place[i] >> GAP] - 1;
+    int64_t step = last >> GAP;
+    int64_t start = (int64_t)s->from[s->place[i] >> GAP] - 1;
     step = start > step ? start : step;
     if (last >= 0 && cost >= 0 && gain > cost
         && step + 1 < s->place[i] >> GAP)

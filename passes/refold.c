@@ -12,8 +12,9 @@
  * That saves a pass over memory where the first fold shares a kernel with a
  * fold that keeps rows, and is a launch more where it does not.  So all such
  * sums are written as two, `fuse` is asked what it would do in the segments
- * that have such, and those that found no company are put back.  Sums are only associated anew; where a plan
- * wants the same bits on any number of ranks, they are left alone. */
+ * that have such, and those that found no company are put back.  Sums are only
+ * associated anew; where a plan wants the same bits on any number of ranks,
+ * they are left alone. */
 #include "passes/fuse.h"
 
 enum { SHRINK = 8, ROWS = 16 };           /* least factor; rows of a cut */

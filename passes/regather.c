@@ -5,8 +5,9 @@
  * its last in backward.  Where the plan says `gather = "batch"`, it is gathered
  * in every turn for both; where it says "use", each segment has a gather of
  * its own, and casts and moves of what was gathered, right before the first
- * reader and again in every turn: the others are clones of the first (Rajbhandari et al., "ZeRO", SC 2020, stage 3; recomputation
- * where what is computed is a transfer).  `order` lets few be whole ahead. */
+ * reader and again in every turn: the others are clones of the first
+ * (Rajbhandari et al., "ZeRO", SC 2020, stage 3; recomputation where what is
+ * computed is a transfer).  `order` lets few be whole ahead. */
 #include "passes/pass.h"
 
 typedef struct Again {

@@ -4,8 +4,8 @@
  * others and then padding, in which anything may stand: a NaN, too.  What
  * keeps the dimension carries that along; what folds it must not.  Generated
  * loops choose as they fold (codegen/kernel_op.c), and attention ends where
- * its tokens do; a product of the library, a convolution and rows by index
- * read whatever there is.  All of their operands are trimmed, since zero times
+ * its tokens do; a product of the library, a convolution, rows by index and
+ * those that neighbours get read whatever there is.  All of their operands are trimmed, since zero times
  * a NaN is none. */
 #include "passes/pass.h"
 

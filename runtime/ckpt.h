@@ -62,8 +62,8 @@ DpcStatus dpc_ckpt_save(DpcCkpt *, char *const *space, const DpcCkptInfo *,
                         const char *dir, int keep);
 
 /* The folder that `which` means: auto, latest, best, step-N, or a path,
- * also of a run's folder (the newest).  Hashes are checked.  auto: the newest that is whole; those which are not
- * are named in a warning; none at all: DPC_OK and path ""; none whole:
+ * also of a run's folder (the newest).  Hashes are checked.  auto: the newest
+ * that is whole; those which are not are named in a warning; none at all: DPC_OK and path ""; none whole:
  * DPC_USER. */
 DpcStatus dpc_ckpt_find(DpcCkpt *, const char *dir, const char *which,
                         char path[DPC_PATH]);
