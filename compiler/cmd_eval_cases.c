@@ -241,7 +241,7 @@ static void attempt(Attempt *at)
     ModelOptions m = { .home = o->home, .define = o->define.at,
                        .ndefine = o->define.n, .memory = o->lua_memory << 20,
                        .instructions = o->lua_limit, .dump = o->dump };
-    bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
+    bool bf16 = dtype_wanted(o) == BF16;
     Graph *g = case_trace(c, at->file, &m, &init, a);
     const Node *node = nodes_wanted(c, g, a);
     Whole *exact = case_evaluate(c, g, init, false, a), *got = exact;

@@ -78,9 +78,8 @@ int cmd_opt(const Options *o)
     Graph *g = graph_read(o, o->file[0]);
     flags_check(o, g);
     bool planned = o->plan || o->partitioner || o->ranks > 1 || o->micro > 1;
-    Plan none = { .bucket = 32 << 20 };
-    none.compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
-    Plan *plan = planned ? plan_open(o, &g, 1) : &none;
+    Plan *plan = planned ? plan_open(o, &g, 1)
+               : plan_begin(dtype_wanted(o), o->arena);
     Job job = job_open(o, plan);
     if (o->pass)
         list_check(o, o->pass);

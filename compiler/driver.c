@@ -122,7 +122,7 @@ static Plan *plan_found(const Options *o, Graph *const *entry, int nentry)
         .cost = cost_of, .arg = &asker,
         .home = o->home, .file = o->plan ? o->plan : o->partitioner,
         .ranks = small(o->ranks, "ranks"), .micro = small(o->micro, "micro"),
-        .compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32,
+        .compute = dtype_wanted(o),
     };
     p.define = o->set.at, p.ndefine = o->set.n;
     plan_flags_check(o, entry, nentry);
@@ -184,6 +184,11 @@ int plan_threads(const Plan *p, const Cluster *c)
 {
     int n = !p ? c->cores : p->exact ? 1 : c->cores / plan_ranks(p);
     return n > 1 ? n : 1;
+}
+
+DType dtype_wanted(const Options *o)
+{
+    return o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
 }
 
 Job job_open(const Options *o, const Plan *plan)

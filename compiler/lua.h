@@ -52,6 +52,9 @@ typedef struct PlanCost {
     const char *why;
 } PlanCost;
 
+/* A plan that says nothing yet. */
+Plan *plan_begin(DType compute, Arena *);
+
 typedef struct PlanOptions {
     const char *home, *file;              /* file: partitioner, or plan */
     int ranks, micro;                     /* ranks 0: what the plan says */

@@ -425,10 +425,10 @@ static int plan_run(lua_State *L)
     return 0;
 }
 
-Plan *plan_begin(const PlanOptions *o, Arena *a)
+Plan *plan_begin(DType compute, Arena *a)
 {
     Plan *plan = alloc(a, sizeof *plan);
-    plan->compute = o->compute, plan->bucket = 32 << 20, plan->least = 256;
+    plan->compute = compute, plan->bucket = 32 << 20, plan->least = 256;
     return plan;
 }
 
@@ -447,7 +447,7 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
     f->model = alloc(a, sizeof *f->model);
     f->model->path = intern(a, name);
     f->used = alloc(a, (size_t)o->ndefine + 1);
-    Plan *plan = plan_begin(o, a);
+    Plan *plan = plan_begin(o->compute, a);
     Planning p = { o, entry, nentry, plan, what, intern(a, name), NULL, NULL };
     size_t bytes;
     lua_State *L = sandbox_new(f);

@@ -34,7 +34,6 @@ bool is_new(lua_State *, int i, const char *name);
 
 /* ---- lua_plan.c ---- */
 
-Plan *plan_begin(const PlanOptions *, Arena *);   /* what says nothing yet */
 /* The table at i, in all its words, into p->plan. */
 void table_read(lua_State *, Planning *, int i);
 /* Text at index i; "" for what is none. */

@@ -108,7 +108,7 @@ static int view_cost(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     mine.loc = user_loc(L);
-    mine.plan = plan_begin(p->o, front_of(L)->a);
+    mine.plan = plan_begin(p->o->compute, front_of(L)->a);
     table_read(L, &mine, 1);
     Ask a = { .o = p->o, .plan = mine.plan };
     guarded(L, cost_ask, &a);

@@ -88,6 +88,8 @@ int ranks_wanted(const Options *);
 int ranks_most(const Options *);          /* of the cluster, and of all */
 /* Threads of a rank: they share the cores of a node. */
 int plan_threads(const Plan *, const Cluster *);
+/* What --dtype says that contractions take. */
+DType dtype_wanted(const Options *);
 Job job_open(const Options *, const Plan *);
 Graph *graph_read(const Options *, const char *path);     /* "-": stdin */
 void graph_print_short(const Graph *, FILE *);

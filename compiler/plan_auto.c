@@ -163,9 +163,7 @@ static int by_step(const void *a, const void *b)
 /* The model's graph as far as no plan matters. */
 static const Graph *begun_of(const Options *o, const Work *w)
 {
-    Plan *plan = alloc(o->arena, sizeof *plan);
-    plan->compute = o->dtype && strcmp(o->dtype, "bf16") == 0 ? BF16 : F32;
-    plan->bucket = 32 << 20;
+    Plan *plan = plan_begin(dtype_wanted(o), o->arena);
     Job j = job_open(o, plan);
     j.stop_after = "segment";
     return run_passes(NULL, plan_entry(w->entry, w->nentry), &j);
