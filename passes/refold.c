@@ -14,7 +14,8 @@
  * sums are written as two, `fuse` is asked what it would do in the segments
  * that have such, and those that found no company are put back.  Sums are only
  * associated anew; where a plan wants the same bits on any number of ranks,
- * they are left alone. */
+ * they are left alone.  So is what is made again: a clone and what it clones
+ * are the same node (V8), and only one of them may have company. */
 #include "passes/fuse.h"
 
 enum { SHRINK = 8, ROWS = 16 };           /* least factor; rows of a cut */
@@ -198,14 +199,25 @@ static bool worth(const Graph *in, Job *j, Halves *h)
     return any;
 }
 
+/* By node: is it a clone, or has it one? */
+static bool *cloned(const Graph *g, Arena *a)
+{
+    bool *is = alloc(a, g->n + 1);
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].again != NONE)
+            is[r] = is[g->node[r].again] = true;
+    return is;
+}
+
 Graph *pass_refold(const Graph *in, Job *j)
 {
+    bool *fixed = cloned(in, j->scratch);
     Halves *h = alloc(j->scratch, (in->n + 1) * sizeof *h);
     Ref *first = alloc(j->scratch, (in->n + 1) * sizeof *first);
     bool any = false, ask = j->target && j->target->cost
         && !(j->plan && j->plan->exact);
     for (Ref r = 0; r < in->n && ask; r++) {
-        h[r] = halves(in, r, j->keep);
+        h[r] = fixed[r] ? (Halves){0} : halves(in, r, j->keep);
         any |= h[r].ok;
     }
     if (any && !worth(in, j, h))

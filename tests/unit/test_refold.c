@@ -108,6 +108,18 @@ static void a_sum_without_company_stays(void **state)
     check_sig(g, 0, "bnd -> d");
 }
 
+/* A clone without company would not be what its original has become. */
+static void what_is_made_again_stays(void **state)
+{
+    (void)state;
+    Graph *g = refolded(NORM("64", "bnd -> d", "")
+                        "k = move p \"bnd -> d\" again=dg\n"
+                        "return k=k\n", NULL);
+    check_sig(g, 0, "bnd -> d");
+    check_sig(g, 1, "bnd -> d");
+    assert_int_equal(g->node[g->n - 1].again, g->n - 2);
+}
+
 static void few_rows_stay(void **state)
 {
     (void)state;
@@ -150,6 +162,7 @@ int main(void)
         cmocka_unit_test(channels_last_is_cut_at_its_outermost),
         cmocka_unit_test(parts_keep_their_splits),
         cmocka_unit_test(a_sum_without_company_stays),
+        cmocka_unit_test(what_is_made_again_stays),
         cmocka_unit_test(few_rows_stay),
         cmocka_unit_test(rows_sums_stay),
         cmocka_unit_test(an_exact_plan_keeps_its_sums),
