@@ -17,6 +17,8 @@
  *                  climbing of TVM's memory planner, apache/tvm,
  *                  src/tir/usmp/algo/hill_climb.cc)
  *
+ * Small arenas get less of it: a search is worth no more than its bytes.
+ *
  * First fit looks at taken bytes (place_shelf.c).  A fit that looks at the
  * items placed so far finds them by time: the steps are cut into windows,
  * each with the items that live in it, so that an item meets those near it
@@ -26,7 +28,8 @@
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
 enum { SHAKE = 64 << 20 };                /* items looked at, by piling, */
-enum { RUNS = 1024 };                     /* and runs of so many, by fits */
+enum { RUNS = 1024 };                     /* and runs of so many, by fits; */
+enum { WORTH = 32 };                      /* at most so many a byte placed */
 enum { LARGE = 512 };                     /* parts of the bound: at least one */
 
 typedef struct Window { uint32_t *item; uint32_t n, cap; } Window;
@@ -328,7 +331,8 @@ static void pile_shaken(Place *p, int64_t limit)
 {
     static const How shaken[] = { BY_CROWD, BY_AREA };
     int64_t n = count_large(p), all = p->n;
-    int64_t rounds = SHAKE / (2 * n * n + all * all / RUNS + 1);
+    int64_t looks = p->good < SHAKE / WORTH ? WORTH * p->good : SHAKE;
+    int64_t rounds = looks / (2 * n * n + all * all / RUNS + 1);
     for (int64_t i = 0; i < rounds && p->least > limit; i++) {
         ArenaMark m = arena_mark(p->work);
         pile_large(p, shaken[i % 2], i < 2 ? 0 : i % 4 < 2 ? 100 : 300,
