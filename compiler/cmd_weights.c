@@ -83,23 +83,102 @@ static bool same_shape(const DpcWhole *w, const Type *t)
     return same;
 }
 
+typedef struct Map {
+    const Options *o;
+    const DpcSource *s;
+    const Graph *init;
+    char there[2][DPC_PATH];              /* before each name; the second: if
+                                             it is not clear which */
+} Map;
+
+static const DpcWhole *map_find(const Map *m, const Node *n)
+{
+    return dpc_source_find(m->s, fmt(m->o->arena, "%s%s", m->there[0],
+                                     n->name));
+}
+
+static DpcNamed wanting(const void *map, uint32_t i)
+{
+    const Map *m = map;
+    const Node *n = &m->init->node[i];
+    return n->op != OP_param || map_find(m, n) ? (DpcNamed){ 0 }
+         : (DpcNamed){ n->name, n->type.ndim, n->type.dim };
+}
+
+/* A param's or an average's of one: a run's other tensors are states. */
+static DpcNamed spare(const void *map, uint32_t i)
+{
+    const Map *m = map;
+    const DpcWhole *w = &m->s->whole[i];
+    size_t n = strlen(m->there[0]);
+    bool taken = w->state || !strncmp(w->name, "ema.", 4);
+    for (Ref r = 0; !taken && r < m->init->n; r++)
+        taken = m->init->node[r].op == OP_param &&
+                !strncmp(w->name, m->there[0], n) &&
+                !strcmp(w->name + n, m->init->node[r].name);
+    return taken ? (DpcNamed){ 0 } : dpc_whole_named(w);
+}
+
+static const char *nearest(const Map *m, DpcNamed of, uint32_t n, DpcNameAt at)
+{
+    const char *near[DPC_NEAR];
+    Str s = { .arena = m->o->arena };
+    int k = dpc_names_near(of, n, at, m, near);
+    for (int i = 0; i < k; i++)
+        str_add(&s, "%s%s", i ? ", " : "; nearest: ", near[i]);
+    return k ? s.p : "";
+}
+
 /* True when the param has its tensor. */
-static bool map_print(const Options *o, const DpcSource *s, const Node *n)
+static bool map_print(const Map *m, Ref r)
 {
     static const Mesh none;
-    const DpcWhole *w = dpc_source_find(s, n->name);
-    const char *near = w ? NULL : dpc_source_near(s, n->name);
-    const char *type = type_text(o->arena, &none, &n->type);
+    const Node *n = &m->init->node[r];
+    const DpcWhole *w = map_find(m, n);
+    Arena *a = m->o->arena;
+    const char *type = type_text(a, &none, &n->type);
     if (!w)
-        printf("%s : %s missing%s%s\n", n->name, type,
-               near ? "; nearest: " : "", near ? near : "");
+        printf("%s : %s missing%s\n", n->name, type,
+               nearest(m, wanting(m, r), m->s->n, spare));
     else if (!same_shape(w, &n->type))
         printf("%s : %s, but the tensor is %s\n", n->name, type,
-               whole_type(o->arena, w));
+               whole_type(a, w));
     else
-        printf("%s : %s from %s\n", n->name, type,
-               whole_type(o->arena, w));
+        printf("%s : %s from %s\n", n->name, type, whole_type(a, w));
     return w && same_shape(w, &n->type);
+}
+
+static uint32_t extras_print(const Map *m)
+{
+    uint32_t extra = 0;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        DpcNamed w = spare(m, i);
+        if (!w.name)
+            continue;
+        extra++;
+        printf("%s : %s is no param's%s\n", w.name,
+               whole_type(m->o->arena, &m->s->whole[i]),
+               nearest(m, w, m->init->n, wanting));
+    }
+    return extra;
+}
+
+/* A wrapper's words before all names are cut off, as --init-from does. */
+static void map_prefix(Map *m)
+{
+    uint32_t n = 0;
+    const char **want = alloc(m->o->arena, (m->init->n + 1) * sizeof *want);
+    for (Ref r = 0; r < m->init->n; r++)
+        if (m->init->node[r].op == OP_param) {
+            if (map_find(m, &m->init->node[r]))
+                return;
+            want[n++] = m->init->node[r].name;
+        }
+    if (dpc_source_prefix(m->s, want, n, m->there) != 1)
+        m->there[0][0] = 0;
+    else
+        fprintf(stderr, "note: names begin with \"%s\" there, which is cut "
+                "off\n", m->there[0]);
 }
 
 static int weights_map(const Options *o)
@@ -109,15 +188,18 @@ static int weights_map(const Options *o)
     if (o->nfile < 3)
         usage("weights map: PATH MODEL.lua is wanted");
     DpcSource *s = weights_open(o, 1);
-    const Graph *g = model_entry(model_open(&model), "init");
+    const Graph *init = model_entry(model_open(&model), "init"), none = { 0 };
+    Map m = { o, s, init ? init : &none, { "", "" } };
     uint32_t params = 0, found = 0;
-    for (Ref r = 0; g && r < g->n; r++)
-        if (g->node[r].op == OP_param)
-            params++, found += map_print(o, s, &g->node[r]);
-    fprintf(stderr, "%u of %u params have a tensor; %u tensors\n", found,
-            params, s->n);
+    map_prefix(&m);
+    for (Ref r = 0; r < m.init->n; r++)
+        if (m.init->node[r].op == OP_param)
+            params++, found += map_print(&m, r);
+    uint32_t extra = extras_print(&m);
+    fprintf(stderr, "%u of %u params have a tensor; %u of %u tensors are no "
+            "param's\n", found, params, extra, s->n);
     dpc_source_close(s);
-    return found == params ? 0 : 1;
+    return found == params && !extra ? 0 : 1;
 }
 
 /* ---- diff ---- */

@@ -58,13 +58,27 @@ static const DpcWhole *whole_of(const Import *m, const DpcLeaf *l,
 }
 
 /* Of a param that nothing there is called: what something may be meant for. */
-static const char *wanting_name(const void *import, uint32_t i)
+static DpcNamed wanting(const void *import, uint32_t i)
 {
     const Import *m = import;
     const DpcLeaf *l = &m->c->unit->leaf[i];
     char name[DPC_PATH];
     return l->kind == DPC_PARAM && rest_of(m, l) && !whole_of(m, l, name)
-         ? l->name : NULL;
+         ? (DpcNamed){ l->name, l->ndim, l->dim } : (DpcNamed){ 0 };
+}
+
+/* Of a tensor below `there` that is no leaf's.  An average is that of one. */
+static DpcNamed spare(const void *import, uint32_t i)
+{
+    const Import *m = import;
+    const DpcWhole *w = &m->source->whole[i];
+    size_t n = strlen(m->there);
+    char name[DPC_PATH];
+    bool taken = w->state || strncmp(w->name, m->there, n) ||
+                 !strncmp(w->name, "ema.", 4) ||
+                 (dpc_path(name, "%s%s", m->here, w->name + n) == DPC_OK &&
+                  ckpt_is_leaf(m->c->unit, name));
+    return taken ? (DpcNamed){ 0 } : dpc_whole_named(w);
 }
 
 /* ---- a prefix that nobody asked for ---- */
@@ -119,21 +133,17 @@ static bool may_miss(const Import *m, const DpcLeaf *l)
            (m->how & DPC_INIT_PARTIAL && l->trainable);
 }
 
-/* Tensors below `there` that are no leaf's.  An average is that of one. */
+/* They are told as the file calls them, likened as they are called here. */
 static void extras_tell(const Import *m, CkptMisfit *left)
 {
-    const DpcSource *s = m->source;
+    const DpcUnit *u = m->c->unit;
     size_t n = strlen(m->there);
     char name[DPC_PATH];
-    for (uint32_t i = 0; i < s->n; i++) {
-        const DpcWhole *w = &s->whole[i];
-        if (w->state || strncmp(w->name, m->there, n) ||
-            !strncmp(w->name, "ema.", 4))
-            continue;
-        if (dpc_path(name, "%s%s", m->here, w->name + n) != DPC_OK ||
-            !ckpt_is_leaf(m->c->unit, name))
-            ckpt_tell_extra(left, w->name, left->extra >= CKPT_TOLD ? NULL
-                : dpc_name_near(name, m->c->unit->nleaf, wanting_name, m));
+    for (uint32_t i = 0; i < m->source->n; i++) {
+        DpcNamed w = spare(m, i);
+        if (w.name && dpc_path(name, "%s%s", m->here, w.name + n) == DPC_OK)
+            ckpt_tell_extra(left, w.name, (DpcNamed){ name, w.ndim, w.dim },
+                            u->nleaf, wanting, m);
     }
 }
 
@@ -141,21 +151,20 @@ static void extras_tell(const Import *m, CkptMisfit *left)
 static DpcStatus match_none(const Import *m)
 {
     const DpcUnit *u = m->c->unit;
-    const char *first = NULL, *near = NULL;
-    for (uint32_t i = 0; !near && i < u->nleaf; i++) {
-        const DpcLeaf *l = &u->leaf[i];
-        if (l->kind != DPC_PARAM || !rest_of(m, l))
-            continue;
-        first = first ? first : l->name;
-        if ((near = dpc_source_near(m->source, l->name)))
-            first = l->name;
+    const DpcSource *s = m->source;
+    const char *first = NULL, *near[DPC_NEAR] = { NULL };
+    int found = 0;
+    for (uint32_t i = 0; !found && i < u->nleaf; i++) {
+        DpcNamed l = wanting(m, i);
+        found = l.name ? dpc_names_near(l, s->n, spare, m, near) : 0;
+        first = l.name && (found || !first) ? l.name : first;
     }
-    if (!near && m->source->n)
-        near = m->source->whole[0].name;
+    if (!found && s->n)
+        near[0] = s->whole[0].name;
     return dpc_fail(DPC_USER, "%.300s: error: init: no tensor is a param of "
                     "this model, which has \"%.100s\"%s%.100s%s",
-                    m->source->path, first, near ? "; there is \"" : "",
-                    near ? near : "", near ? "\"" : "");
+                    s->path, first, near[0] ? "; there is \"" : "",
+                    near[0] ? near[0] : "", near[0] ? "\"" : "");
 }
 
 static DpcStatus import_check(const Import *m, int *n)
@@ -175,7 +184,8 @@ static DpcStatus import_check(const Import *m, int *n)
         if (w)
             ckpt_compare(&bad, l, w, true);
         else if (l->kind == DPC_PARAM && !may_miss(m, l))
-            ckpt_tell_missing(&bad, m->source, name);
+            ckpt_tell_missing(&bad, (DpcNamed){ name, l->ndim, l->dim },
+                              m->source->n, spare, m);
     }
     if (!any)
         return dpc_fail(DPC_USER, "%s: error: init: no param of this model is "

@@ -52,10 +52,34 @@ bool ckpt_is_leaf(const DpcUnit *u, const char *name)
     return false;
 }
 
+typedef struct Fit {
+    const DpcUnit *unit;
+    const DpcSource *source;
+} Fit;
+
+/* A tensor that is no leaf's. */
+static DpcNamed spare(const void *fit, uint32_t i)
+{
+    const Fit *f = fit;
+    const DpcWhole *w = &f->source->whole[i];
+    return w->residual || ckpt_is_leaf(f->unit, w->name)
+         ? (DpcNamed){ 0 } : dpc_whole_named(w);
+}
+
+/* A leaf that it lacks. */
+static DpcNamed wanting(const void *fit, uint32_t i)
+{
+    const Fit *f = fit;
+    const DpcLeaf *l = &f->unit->leaf[i];
+    return ckpt_class(l) < 0 || dpc_source_find(f->source, l->name)
+         ? (DpcNamed){ 0 } : (DpcNamed){ l->name, l->ndim, l->dim };
+}
+
 static DpcStatus fit_check(const DpcCkpt *c, const DpcSource *s)
 {
     const char *model = json_string_value(json_object_get(s->index, "model"));
     CkptMisfit m = { 0 };
+    Fit fit = { c->unit, s };
     uint32_t used = 0;
     if (!model || strcmp(model, c->unit->model))
         return dpc_fail(DPC_USER, "%s: error: checkpoint of model \"%s\", this "
@@ -73,13 +97,12 @@ static DpcStatus fit_check(const DpcCkpt *c, const DpcSource *s)
         if (w)
             ckpt_compare(&m, l, w, false);
         else
-            ckpt_tell_missing(&m, s, l->name);
+            ckpt_tell_missing(&m, wanting(&fit, i), s->n, spare, &fit);
     }
     for (uint32_t i = 0; used < s->n && i < s->n; i++)
-        if (!s->whole[i].residual
-            && !ckpt_is_leaf(c->unit, s->whole[i].name)) {
-            ckpt_tell_extra(&m, s->whole[i].name, NULL);
-        }
+        if (spare(&fit, i).name)
+            ckpt_tell_extra(&m, s->whole[i].name, spare(&fit, i),
+                            c->unit->nleaf, wanting, &fit);
     return ckpt_misfit_status(&m, s->path);
 }
 

@@ -5,33 +5,47 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void tell(CkptMisfit *m, int count, const char *f, const char *a,
-                 const char *b)
+/* A line, if it is one of the first of its kind and all of it has room. */
+static void tell(CkptMisfit *m, int count, const char *what, const char *name,
+                 const char *more)
 {
-    if (count > CKPT_TOLD || m->n >= sizeof m->text)
+    size_t room = sizeof m->text - m->n;
+    if (count > CKPT_TOLD)
         return;
-    int k = snprintf(m->text + m->n, sizeof m->text - m->n, f, a, b);
-    m->n += k > 0 ? (size_t)k : 0;
+    int k = snprintf(m->text + m->n, room, "\n  %s\"%s\"%s", what, name, more);
+    if (k > 0 && (size_t)k < room)
+        m->n += (size_t)k;
+    m->text[m->n] = 0;
 }
 
-void ckpt_tell_missing(CkptMisfit *m, const DpcSource *s, const char *name)
+/* `missing "a" (there is "b" or "c")` */
+static void lack_tell(CkptMisfit *m, int count, const char *what,
+                      const char *name, DpcNamed of, const char *have,
+                      uint32_t n, DpcNameAt at, const void *arg)
 {
-    const char *near = dpc_source_near(s, name);
-    m->missing++;
-    if (near)
-        tell(m, m->missing, "\n  missing \"%s\" (there is \"%s\")", name,
-             near);
-    else
-        tell(m, m->missing, "\n  missing \"%s\"%s", name, "");
+    const char *near[DPC_NEAR];
+    char others[2 * DPC_PATH] = "";
+    size_t used = 0;
+    int k = count > CKPT_TOLD ? 0 : dpc_names_near(of, n, at, arg, near);
+    for (int i = 0; i < k && used < sizeof others; i++)
+        used += (size_t)snprintf(others + used, sizeof others - used,
+                                 "%s \"%s\"%s", i ? " or" : have, near[i],
+                                 i + 1 == k ? ")" : "");
+    tell(m, count, what, name, others);
 }
 
-void ckpt_tell_extra(CkptMisfit *m, const char *name, const char *near)
+void ckpt_tell_missing(CkptMisfit *m, DpcNamed of, uint32_t n, DpcNameAt at,
+                       const void *arg)
 {
-    m->extra++;
-    if (near)
-        tell(m, m->extra, "\n  extra \"%s\" (the model has \"%s\")", name, near);
-    else
-        tell(m, m->extra, "\n  extra \"%s\"%s", name, "");
+    lack_tell(m, ++m->missing, "missing ", of.name, of, " (there is", n, at,
+              arg);
+}
+
+void ckpt_tell_extra(CkptMisfit *m, const char *name, DpcNamed of, uint32_t n,
+                     DpcNameAt at, const void *arg)
+{
+    lack_tell(m, ++m->extra, "extra ", name, of, " (the model has", n, at,
+              arg);
 }
 
 static void shape_text(char *out, size_t cap, int ndim, const int64_t *dim,
@@ -56,21 +70,24 @@ void ckpt_compare(CkptMisfit *m, const DpcLeaf *l, const DpcWhole *w,
         same = l->dim[d] == w->dim[d];
     if (same)
         return;
-    char here[200], pair[450];
+    char here[200], pair[460];
     shape_text(here, sizeof here, w->ndim, w->dim,
                dpc_safe_kind_name(w->kind));
-    int n = snprintf(pair, sizeof pair, "%s, the model wants ", here);
+    int n = snprintf(pair, sizeof pair, " is %s, the model wants ", here);
     shape_text(pair + n, sizeof pair - (size_t)n, l->ndim, l->dim,
                dpc_safe_kind_name(kind));
     m->unlike++;
-    tell(m, m->unlike, "\n  \"%s\" is %s", w->name, pair);
+    tell(m, m->unlike, "", w->name, pair);
 }
 
 DpcStatus ckpt_misfit_status(const CkptMisfit *m, const char *path)
 {
-    if (m->missing + m->extra + m->unlike == 0)
+    int most = m->missing > m->extra ? m->missing : m->extra;
+    if (most + m->unlike == 0)
         return DPC_OK;
     return dpc_fail(DPC_USER, "%.200s: error: weights do not fit the model: "
-                    "%d missing, %d extra, %d of another type or shape%s",
-                    path, m->missing, m->extra, m->unlike, m->text);
+                    "%d missing, %d extra, %d of another type or shape%s%s",
+                    path, m->missing, m->extra, m->unlike, m->text,
+                    most > CKPT_TOLD ? "\n  all of them: dpc weights map PATH "
+                    "MODEL.lua" : "");
 }

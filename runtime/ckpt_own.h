@@ -4,6 +4,7 @@
 
 #include "runtime/box.h"
 #include "runtime/ckpt.h"
+#include "runtime/source.h"
 
 enum { CKPT_TEXT = 1000, CKPT_NAME = 64 };
 
@@ -68,10 +69,12 @@ typedef struct CkptMisfit {
 } CkptMisfit;
 
 struct DpcWhole;
-void ckpt_tell_missing(CkptMisfit *, const struct DpcSource *,
-                       const char *name);
-/* near: what it may have been meant for; NULL. */
-void ckpt_tell_extra(CkptMisfit *, const char *name, const char *near);
+/* A leaf that finds no tensor, a tensor `name` that no leaf takes; n others,
+ * which `at` gives, are to be had: those like it are told. */
+void ckpt_tell_missing(CkptMisfit *, DpcNamed, uint32_t n, DpcNameAt at,
+                       const void *arg);
+void ckpt_tell_extra(CkptMisfit *, const char *name, DpcNamed, uint32_t n,
+                     DpcNameAt at, const void *arg);
 /* Is w what the leaf wants?  `convert`: another float type will do. */
 void ckpt_compare(CkptMisfit *, const DpcLeaf *, const struct DpcWhole *w,
                   bool convert);

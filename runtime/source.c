@@ -341,27 +341,36 @@ static int distance(const char *a, const char *b, int most)
     return row[nb];
 }
 
-const char *dpc_name_near(const char *name, uint32_t n,
-                          const char *(*at)(const void *arg, uint32_t i),
-                          const void *arg)
+DpcNamed dpc_whole_named(const DpcWhole *w)
 {
-    const char *best = NULL;
-    int most = (int)strlen(name) / 3;
-    for (uint32_t i = 0; i < n && most >= 0; i++) {
-        const char *other = at(arg, i);
-        int d = other ? distance(name, other, most) : most + 1;
-        if (d <= most)
-            best = other, most = d - 1;
+    return (DpcNamed){ w->name, w->ndim, w->dim };
+}
+
+static bool alike(DpcNamed a, DpcNamed b)
+{
+    return a.ndim == b.ndim &&
+           !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim);
+}
+
+int dpc_names_near(DpcNamed of, uint32_t n, DpcNameAt at, const void *arg,
+                   const char *near[DPC_NEAR])
+{
+    int off[DPC_NEAR], k = 0, size = (int)strlen(of.name);
+    for (uint32_t i = 0; i < n; i++) {
+        DpcNamed b = at(arg, i);
+        int both = b.name ? (int)strlen(b.name) : 0, place;
+        both = both > size ? both : size;
+        int other = b.name && alike(of, b) ? 0 : both / 3;
+        int most = 2 * both / 3 - other;
+        if (k == DPC_NEAR && off[k - 1] - 1 - other < most)
+            most = off[k - 1] - 1 - other;
+        int d = b.name && most >= 0 ? distance(of.name, b.name, most) : most + 1;
+        if (d > most)
+            continue;
+        k += k < DPC_NEAR;
+        for (place = k - 1; place > 0 && off[place - 1] > d + other; place--)
+            off[place] = off[place - 1], near[place] = near[place - 1];
+        off[place] = d + other, near[place] = b.name;
     }
-    return best;
-}
-
-static const char *whole_name(const void *s, uint32_t i)
-{
-    return ((const DpcSource *)s)->whole[i].name;
-}
-
-const char *dpc_source_near(const DpcSource *s, const char *name)
-{
-    return dpc_name_near(name, s->n, whole_name, s);
+    return k;
 }

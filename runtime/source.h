@@ -74,11 +74,21 @@ DpcStatus dpc_source_read(DpcSource *, const DpcWhole *w, const DpcBox *box,
 DpcStatus dpc_source_slices(const DpcWhole *w, int64_t room,
                             DpcStatus (*fn)(void *arg, const DpcBox *),
                             void *arg);
-/* The name in `s` most like `name`; NULL: none is. */
-const char *dpc_source_near(const DpcSource *s, const char *name);
-/* Of n names that `at` gives, NULL to be passed over. */
-const char *dpc_name_near(const char *name, uint32_t n,
-                          const char *(*at)(const void *arg, uint32_t i),
-                          const void *arg);
+
+typedef struct DpcNamed {                 /* a tensor or a leaf */
+    const char *name;                     /* NULL: to be passed over */
+    int ndim;
+    const int64_t *dim;
+} DpcNamed;
+
+typedef DpcNamed (*DpcNameAt)(const void *arg, uint32_t i);
+enum { DPC_NEAR = 2 };
+
+DpcNamed dpc_whole_named(const DpcWhole *);
+/* Of the n that `at` gives, those that `of` may be there, the likest first: of
+ * its shape and at most two thirds of the letters differ, or of another and a
+ * third.  How many: at most DPC_NEAR. */
+int dpc_names_near(DpcNamed of, uint32_t n, DpcNameAt at, const void *arg,
+                   const char *near[DPC_NEAR]);
 
 #endif

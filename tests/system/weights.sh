@@ -14,6 +14,12 @@ exits 0 "map: every param has its tensor" '^in.w : f32\[.* from F32\['
 run "$dpc" weights map one "$models/attn.lua"
 exits 1 "map: what is missing is named" '^block.mlp.up.w : .* missing' 'but the tensor is' \
     '^[0-9]+ of [0-9]+ params'
+printf 'in.w first.w\nin.b -\n*.b *.bias\n' > rename
+run "$dpc" weights map one "$models/mlp.lua" --map rename
+exits 1 "map: both directions, with the nearest" \
+    '^in.w : f32\[.* missing; nearest: first.w$' \
+    '^first.w : F32\[.* is no param.s; nearest: in.w$' \
+    'tensors are no param.s$'
 run "$dpc" weights diff one one
 exits 0 "diff: a run equals itself" '^largest relative distance 0;'
 run "$dpc" weights diff one two
@@ -88,7 +94,8 @@ printf 'in.* first.*\n' > rename
 run "$dpc" weights convert all.safetensors other.safetensors --map rename
 start other.safetensors
 exits 1 "names that differ are listed" '2 missing, 2 extra' \
-    'missing "in.w"' 'extra "first.w"'
+    'missing "in.w" .there is "first.w"' \
+    'extra "first.w" .the model has "in.w"'
 printf 'first.* in.*\n' > back
 start other.safetensors:map:back
 test "$(field loss log)" = "$whole" && ok "rules rename" ||

@@ -256,7 +256,7 @@ static void another_model_is_refused_by_name(void **state)
         "  missing \"v\"\n"
         "  \"h\" is BF16[4,3,8], the model wants BF16[3,3,8]\n"
         "  missing \"ema.w2\" (there is \"ema.w\")\n"
-        "  extra \"ema.w\"\n  extra \"w\""));
+        "  extra \"ema.w\" (the model has \"ema.w2\")\n  extra \"w\""));
     assert_int_equal(ranks[0].leaves[0] & 0xff, 0xee);   /* untouched */
     ranks[0].mesh.unit.model = "other";
     assert_int_equal(world_run(find_load), DPC_USER);
