@@ -264,14 +264,16 @@ static void given(const Eval *e, Ref r, const int *coord, Num *out)
     const Type *t = &g->node[r].type;
     Type u = type_local(&g->mesh, t);
     int64_t n = type_volume(&u), idx[NDIM] = {0};
+    Part p[NDIM];
 
+    for (int d = 0; d < u.ndim; d++)
+        p[d] = split_part(&g->mesh, t->split[d], t->dim[d], coord);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0;
         bool pad = false;
         for (int d = 0; d < u.ndim; d++) {
-            Part p = split_part(&g->mesh, t->split[d], t->dim[d], coord);
-            int64_t k = p.at + idx[d] - t->lo[d];
-            pad |= idx[d] >= p.n + t->lo[d] + t->hi[d] || k < 0
+            int64_t k = p[d].at + idx[d] - t->lo[d];
+            pad |= idx[d] >= p[d].n + t->lo[d] + t->hi[d] || k < 0
                 || k >= t->dim[d];
             at = at * t->dim[d] + k;
         }

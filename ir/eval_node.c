@@ -337,9 +337,10 @@ static void nest(const Graph *g, Ref r, Domain domain, const Place *p,
 
     for (int i = 0; i < n->nin; i++)
         t.reads[i] = prog_reads(t.prog, i);
-    for (int64_t i = 0; i < volume; i++)
-        out[i] = num_identity(domain, t.fold);
     build(&t, g, r, p);
+    Num identity = num_identity(domain, t.fold);
+    for (int64_t i = 0; i < volume; i++)
+        out[i] = identity;
     merge(&t);
     choose_inner(&t);
     t.regs = regs_new(t.prog);
@@ -347,25 +348,28 @@ static void nest(const Graph *g, Ref r, Domain domain, const Place *p,
     regs_free(t.regs);
 }
 
+/* Line by line of the last dimension, padding 0. */
 static void leaf(const Graph *g, Ref r, Domain domain, const Place *p,
                  Num *out)
 {
     const Node *n = &g->node[r];
     Type u = type_local(&g->mesh, &n->type);
+    int last = u.ndim - 1;
     int64_t volume = type_volume(&u), idx[NDIM] = {0}, lo[NDIM], size[NDIM];
+    int64_t line = u.ndim ? u.dim[last] : 1;
 
     for (int d = 0; d < u.ndim; d++)
         size[d] = eval_extent(&g->mesh, n->type.split[d], n->type.dim[d],
                               p->coord, &lo[d]);
-    for (int64_t i = 0; i < volume; i++) {
-        int64_t at = 0;
-        bool pad = false;
+    memset(out, 0, (size_t)volume * sizeof *out);
+    for (int64_t i = 0; i < volume; i += line) {
+        int64_t at = 0, held = u.ndim ? size[last] : 1;
         for (int d = 0; d < u.ndim; d++) {
             at = at * n->type.dim[d] + lo[d] + idx[d];
-            pad |= idx[d] >= size[d];
+            held = idx[d] < size[d] ? held : 0;
         }
-        out[i] = pad ? num_of(domain, 0) : eval_leaf(n, domain, p, at);
-        for (int d = u.ndim; d-- > 0 && ++idx[d] == u.dim[d];)
+        eval_leaf(n, domain, p, at, held, out + i);
+        for (int d = last; d-- > 0 && ++idx[d] == u.dim[d];)
             idx[d] = 0;
     }
 }

@@ -16,9 +16,10 @@ typedef struct Place {
 /* The op on the parts that its operands have there. */
 void eval_part(const Graph *, Ref, Domain, const Place *, const Num *const *in,
                Num *out);
-/* Element `index` (global, row-major) of random, iota, const and scalar;
- * of other leaves a value by hash of name and index. */
-Num eval_leaf(const Node *, Domain, const Place *, int64_t index);
+/* n elements from `index` on (global, row-major) of random, iota, const and
+ * scalar; of other leaves values by hash of name and index. */
+void eval_leaf(const Node *, Domain, const Place *, int64_t index, int64_t n,
+               Num *out);
 /* Ops of the families index and take. */
 void eval_index(const Graph *, Ref, const Num *const *in, Num *out);
 void eval_take(const Graph *, Ref, Domain, const Place *, const Num *const *in,

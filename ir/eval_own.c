@@ -28,13 +28,12 @@ static Num draw(const Node *n, Domain domain, const Place *p, int64_t index)
 }
 
 /* The same whatever the mesh: floats in [-1/2, 1/2), integers 0..9. */
-static Num by_name(const Node *n, Domain domain, uint64_t seed, int64_t index)
+static Num by_name(const Node *n, Domain domain, uint64_t key, int64_t index)
 {
-    if (n->attr.residual)                 /* what a plan adds adds nothing */
-        return num_of(domain, 0);
-    uint64_t key = field_key(n->name) + seed * 0x9e3779b97f4a7c15u;
     uint64_t h = field_hash(key, (uint64_t)index);
 
+    if (n->attr.residual)                 /* what a plan adds adds nothing */
+        return num_of(domain, 0);
     if (n->type.dtype == I32 || n->type.dtype == U8)
         return num_of(domain, (double)(h % 10));
     if (domain == FIELD)
@@ -49,7 +48,8 @@ static int64_t iota(const Type *t, int dim, int64_t index)
     return index % t->dim[dim];
 }
 
-Num eval_leaf(const Node *n, Domain domain, const Place *p, int64_t index)
+static Num element(const Node *n, Domain domain, const Place *p, uint64_t key,
+                   int64_t index)
 {
     switch (n->op) {
     case OP_const:
@@ -62,8 +62,16 @@ Num eval_leaf(const Node *n, Domain domain, const Place *p, int64_t index)
     case OP_random:
         return draw(n, domain, p, index);
     default:
-        return by_name(n, domain, p->seed, index);
+        return by_name(n, domain, key, index);
     }
+}
+
+void eval_leaf(const Node *node, Domain domain, const Place *p, int64_t index,
+               int64_t n, Num *out)
+{
+    uint64_t key = field_key(node->name) + p->seed * 0x9e3779b97f4a7c15u;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = element(node, domain, p, key, index + i);
 }
 
 /* ---- slice, pad, concat: blocks along a dimension that is not split ---- */

@@ -1,7 +1,7 @@
 /* field.c -- what of field.h is not worth a place in a header. */
 #include "ir/field.h"
 
-#include <math.h>
+#include <string.h>
 
 uint64_t field_key(const char *name)
 {
@@ -23,15 +23,20 @@ uint64_t field_inv(uint64_t a)
     return y;
 }
 
+/* A double is m 2^e with m below 2^53; a product with a power of two turns the
+ * 61 bits. */
 uint64_t field_of(double x)
 {
-    int e;
+    uint64_t bits, implicit = UINT64_C(1) << 52;
 
-    if (!isfinite(x))
+    memcpy(&bits, &x, sizeof bits);
+    int e = (int)(bits >> 52 & 2047);
+    uint64_t m = bits & (implicit - 1);
+    if (e == 2047)
         return field_mod(field_hash(field_key("infinite"),
-                                    isnan(x) ? 0 : x > 0 ? 1 : 2));
-    double m = ldexp(frexp(fabs(x), &e), 53);         /* an integer */
-    e = ((e - 53) % 61 + 61) % 61;
-    uint64_t v = field_mul((uint64_t)m, UINT64_C(1) << e);
-    return x < 0 ? field_neg(v) : v;
+                                    m ? 0 : x > 0 ? 1 : 2));
+    m |= e ? implicit : 0;
+    e = ((e ? e : 1) - 1075 + 61 * 18) % 61;
+    m = (m << e | m >> (61 - e)) & FIELD_P;
+    return x < 0 ? field_neg(m) : m;
 }
