@@ -68,7 +68,9 @@ static bool names_any(Graph *const *entry, int nentry, const char *word,
 const char *offload_read(Arena *a, const char *list, Graph *const *entry,
                          int nentry, Plan *p)
 {
-    static const char *const known[] = { "none", "states", "params" };
+    static const char *const known[] = {
+        "none", "states", "params", "activations",
+    };
     for (const char *s = list, *end; *s; s = *end ? end + 1 : end) {
         end = s + strcspn(s, ",");
         const char *word = fmt(a, "%.*s", (int)(end - s), s);
@@ -79,7 +81,7 @@ const char *offload_read(Arena *a, const char *list, Graph *const *entry,
         if (k == COUNT(known)
             && !names_any(entry, nentry, word, a, &have, &n))
             return fmt(a, "offload: \"%s\" is none of none, states, params, "
-                       "and no param or state has that name%s", word,
+                       "activations, and no param or state has that name%s", word,
                        near_hint(word, have, n));
     }
     p->offload = strcmp(list, "none") == 0 || !*list ? NULL : list;

@@ -28,9 +28,8 @@ static double given(double of_cluster, double of_target)
     return of_cluster > 0 ? of_cluster : of_target;
 }
 
-/* Between the host's memory and the device's; on a host both are one, which
- * is read and written. */
-static double copy_seconds(const Graph *g, Ref r, const Job *j)
+/* On a host both memories are one, which is read and written. */
+double copy_seconds(const Graph *g, Ref r, const Job *j)
 {
     static const Rates none;
     const Rates *c = j->cluster ? &j->cluster->rates : &none;

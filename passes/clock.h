@@ -11,6 +11,8 @@ bool launch_communicates(const Graph *, const Launch *);
 /* Bytes that a rank sends for a member of such a launch; its seconds. */
 double transfer_bytes(const Graph *, Ref);
 double transfer_seconds(const Graph *, Ref, const Cluster *);
+/* Of a value's way between the host's memory and the device's. */
+double copy_seconds(const Graph *, Ref, const Job *);
 /* What a launch that computes has to do: flops and bytes of its operands; of a
  * loop nest, where `uses` of graph_uses are given, those of its loops. */
 typedef enum AmountKind { OTHERS, PRODUCTS, CONVS, NESTS, TRANSFERS } AmountKind;

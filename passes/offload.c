@@ -42,13 +42,23 @@ bool offload_names(const Mesh *m, const char *list, const Node *leaf, Arena *a)
     return named;
 }
 
-static Ref copied(Copy *c, Ref x, MemoryClass place, const char *end)
+bool offload_says(const char *list, const char *say)
 {
-    const Node n = c->out->node[x];
-    Ref q = emit_typed(c->out, OP_copy, NULL, n.type, &x, 1,
-                       fmt(c->out->arena, "%s.%s", n.name, end), n.loc);
-    Node *m = &c->out->node[q];
-    m->scope = n.scope, m->stage = n.stage;
+    const char *word;
+    size_t n;
+    bool says = false;
+    while (list && !says && next_word(&list, &word, &n))
+        says = word_is(word, n, say);
+    return says;
+}
+
+Ref offload_copy(Graph *g, Ref x, MemoryClass place, const char *end)
+{
+    const Node n = g->node[x];
+    Ref q = emit_typed(g, OP_copy, NULL, n.type, &x, 1,
+                       fmt(g->arena, "%s.%s", n.name, end), n.loc);
+    Node *m = &g->node[q];
+    m->scope = n.scope, m->stage = n.stage, m->layout = n.layout;
     m->loop = n.loop & type_axes(&n.type);
     m->segment = n.segment, m->place = place;
     return q;
@@ -74,7 +84,7 @@ static In *ins(const Graph *g, Arena *a)
 
 static Ref fetched(Copy *c, Ref leaf, Segment s)
 {
-    Ref q = copied(c, leaf, DEVICE, "in");
+    Ref q = offload_copy(c->out, leaf, DEVICE, "in");
     c->out->node[q].segment = s;
     return q;
 }
@@ -85,8 +95,8 @@ static Ref stowed(Copy *c, Ref value)
 {
     const Node *n = &c->out->node[value];
     if (ops[n->op].leaf || n->op == OP_move)
-        value = copied(c, value, DEVICE, "own");
-    return copied(c, value, HOST, "out");
+        value = offload_copy(c->out, value, DEVICE, "own");
+    return offload_copy(c->out, value, HOST, "out");
 }
 
 typedef struct Offload {

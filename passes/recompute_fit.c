@@ -23,8 +23,8 @@ static Held held_by(const Graph *g, const Job *j)
     Job mine = { .keep = arena_new(), .plan = j->plan, .target = j->target,
                  .cluster = j->cluster, .prices = j->prices };
     Held h = { 0 };
-    const Graph *done = run_passes("layout,refold,fuse,bucket,order,memory", g,
-                                   &mine);
+    const Graph *done = run_passes("layout,refold,fuse,bucket,spill,order,"
+                                   "memory", g, &mine);
     h.arena = done->sched->bytes[ARENA], h.io = done->sched->bytes[IO];
     h.leaves = leaf_bytes(g);
     arena_free(mine.keep);

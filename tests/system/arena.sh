@@ -34,9 +34,11 @@ grep -q "the arena is fullest at step" log && grep -q " MiB  v.*net.lua:" log \
 
 # The same training whatever is made again.
 "$tool" idx data 512 28 28
-for word in none full offload; do
+for word in none full states activations; do
     what="--recompute $word" most=1e-6
-    test $word != offload || what="--recompute none --offload states" most=0
+    case $word in states|activations)
+        what="--recompute none --offload $word" most=0 ;;
+    esac
     "$dpc" compile -v "$root/models/dalle2/decoder.lua" -D size=tiny \
         -D batch=8 --ranks 2 $what -o "$word.bin" > log 2>&1
     note "$word: $(sed -n 's/^dpc: train: backward //p' log)"

@@ -6,15 +6,27 @@
 #define MOMENTS "m_*,v_*,ema_*,count"
 static Arena *arena;
 
-static Graph *scheduled(const Model *m, const Way *w, const char *offload,
-                        Seen *seen)
+/* Copies take next to no time on it. */
+static const Cluster quick = {
+    .name = "quick", .rates = { .copy = 1e30, .launch = 1e-30 },
+};
+
+static Graph *scheduled_on(const Cluster *c, const Model *m, const Way *w,
+                           const char *offload, Seen *seen)
 {
     Graph *g = model_graph(arena, m);
     Plan *p = way_plan(arena, w, g);
     p->offload = offload;
     Job j = { .keep = arena, .plan = p, .target = target_of_test(),
+              .cluster = c,
               .check = seen ? check_pass : NULL, .check_arg = seen };
     return run_passes(NULL, g, &j);
+}
+
+static Graph *scheduled(const Model *m, const Way *w, const char *offload,
+                        Seen *seen)
+{
+    return scheduled_on(NULL, m, w, offload, seen);
 }
 
 static DpcUnit rows_of(Graph *g)
@@ -127,6 +139,69 @@ static void a_kernel_on_the_hosts_bytes_is_refused(void **state)
     assert_non_null(strstr(dpc_last_error(), "which only copies reach"));
 }
 
+/* ---- what waits for backward ---- */
+
+static int copies_to(const Graph *g, MemoryClass place)
+{
+    int n = 0;
+    for (Ref r = 0; r < g->n; r++)
+        n += node_moves(g, r) && g->node[r].place == place;
+    return n;
+}
+
+static void waiting_in_the_hosts_memory_changes_no_value(void **state)
+{
+    (void)state;
+    static const int some[] = { 0, 2, 13 };
+    int moved = 0, turns = 0;
+    for (int i = 0; i < COUNT(models); i++)
+        for (int k = 0; k < COUNT(some); k++) {
+            Seen seen = { 0 };
+            Graph *g = scheduled_on(&quick, &models[i], &ways[some[k]],
+                                    "activations", &seen);
+            DpcUnit u = rows_of(g);
+            if (dpc_check(&u))
+                fail_msg("%s, %s: %s", models[i].name, ways[some[k]].name,
+                         dpc_last_error());
+            assert_int_equal(copies_to(g, HOST), copies_to(g, DEVICE));
+            moved += copies_to(g, HOST);
+            turns += mesh_axes(&g->mesh, TIME) ? copies_to(g, HOST) : 0;
+        }
+    assert_true(turns > 20 && moved > turns + 10);
+}
+
+/* Forward's readers read the value, backward's the copy that came back. */
+static void backward_reads_the_copy(void **state)
+{
+    (void)state;
+    Graph *g = scheduled_on(&quick, &models[0], &ways[0], "activations", NULL);
+    int back = 0;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        for (int i = 0; i < n->nin; i++) {
+            Ref x = n->in[i], home;
+            if (!node_moves(g, x) || g->node[x].place != DEVICE)
+                continue;
+            home = g->node[g->node[x].in[0]].in[0];
+            assert_true(n->segment >= BACKWARD && n->segment < UPDATE);
+            assert_true(g->sched->buf[home].dies < g->sched->buf[x].born);
+            back++;
+        }
+    }
+    assert_true(back > 0);
+    assert_true(g->sched->bytes[HOST_ARENA] > 0);
+}
+
+/* Nothing goes that is wanted again before it could be back. */
+static void copies_that_take_longer_than_the_rest_are_not_made(void **state)
+{
+    (void)state;
+    Cluster slow = quick;
+    slow.rates.copy = 1;
+    Graph *g = scheduled_on(&slow, &models[0], &ways[0], "activations", NULL);
+    assert_int_equal(copies_to(g, HOST), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +210,9 @@ int main(void)
         cmocka_unit_test(small_states_stay),
         cmocka_unit_test(a_copy_that_does_not_wait_is_refused),
         cmocka_unit_test(a_kernel_on_the_hosts_bytes_is_refused),
+        cmocka_unit_test(waiting_in_the_hosts_memory_changes_no_value),
+        cmocka_unit_test(backward_reads_the_copy),
+        cmocka_unit_test(copies_that_take_longer_than_the_rest_are_not_made),
     };
     fuse_chains = false;                  /* of the stand-in, not used here */
     arena = arena_new();
