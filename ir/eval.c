@@ -21,9 +21,6 @@
 
 #include <math.h>
 
-/* All parts of a value: row-major over `axes`, `each` numbers a part. */
-typedef struct Val { Axes axes; int64_t each; Num *data; } Val;
-
 struct Eval {
     const Graph *g;
     Domain domain;
@@ -35,6 +32,8 @@ struct Eval {
     Val *val;                             /* by node */
     const Num **given;                    /* by node: whole value of a leaf */
     bool done, rounds;
+    EvalMemo *memo;                       /* NULL: none */
+    int *number;                          /* by node, there */
 };
 
 /* ---- coordinates ---- */
@@ -346,6 +345,35 @@ static void run_at(Eval *e, Ref r, const int *coord)
         own(e, &n->type, n->type.partial, coord, out);
 }
 
+/* Where it runs; coord is set to its role. */
+static Spot spot_of(const Eval *e, Ref r, int *coord)
+{
+    const Graph *g = e->g;
+    const Node *n = &g->node[r];
+    Spot s = { .axes = e->ranks, .stage = e->stage, .role = -1, .from = -1 };
+    if (e->stage >= 0 && n->stage != EVERY) {
+        s.axes &= (Axes)~(1u << e->stage);
+        coord[e->stage] = s.role = g->role_of[n->stage];
+    }
+    if (e->stage >= 0 && n->op == OP_hop)
+        s.from = g->role_of[n->attr.from];
+    return s;
+}
+
+/* Is it known from a run before?  *in: its operands' numbers. */
+static bool known(Eval *e, Ref r, const Spot *s, int **in)
+{
+    const Node *n = &e->g->node[r];
+    if (!e->memo)
+        return false;
+    *in = alloc(memo_arena(e->memo), (size_t)n->nin * sizeof **in + 1);
+    for (int i = 0; i < n->nin; i++)
+        (*in)[i] = e->number[n->in[i]];
+    if (!e->given[r])
+        e->number[r] = memo_find(e->memo, n, *in, s, &e->val[r]);
+    return e->number[r];
+}
+
 static void run(Eval *e, Ref r)
 {
     const Graph *g = e->g;
@@ -353,27 +381,29 @@ static void run(Eval *e, Ref r)
     Axes time = mesh_axes(&g->mesh, TIME), turns = type_axes(&n->type);
     Type part = type_local(&g->mesh, &n->type);
     Val *v = &e->val[r];
-    int coord[NAXIS] = {0};
+    int coord[NAXIS] = {0}, *in = NULL;
+    Spot s = spot_of(e, r, coord);
 
     if (ops[n->op].leaf && type_halo(&n->type))
         die("%s: a leaf has no rows of neighbours", n->name);
-    Axes here = e->ranks;
-    if (e->stage >= 0 && n->stage != EVERY) {
-        here &= (Axes)~(1u << e->stage);
-        coord[e->stage] = g->role_of[n->stage];
-    }
     if (n->op == OP_recv && !e->given[r])
         die("%s: what is received must be given", n->name);
-    v->axes = here | (turns & time);
+    if (known(e, r, &s, &in))
+        return;
+    v->axes = s.axes | (turns & time);
     v->each = type_volume(&part);
-    v->data = alloc(e->arena, (size_t)(v->each * mesh_size(&g->mesh, v->axes)
-                                       + 1) * sizeof *v->data);
+    v->data = alloc(e->memo ? memo_arena(e->memo) : e->arena,
+                    (size_t)(v->each * mesh_size(&g->mesh, v->axes) + 1)
+                    * sizeof *v->data);
     if (ops[n->op].family != FAMILY_collective)
         for (int i = 0; i < n->nin; i++)
             turns |= type_axes(&g->node[n->in[i]].type);
     do
         run_at(e, r, coord);
-    while (next(&g->mesh, here | (turns & time), coord));
+    while (next(&g->mesh, s.axes | (turns & time), coord));
+    if (e->memo)
+        e->number[r] = e->given[r] ? memo_number(e->memo)
+                     : memo_add(e->memo, n, in, &s, *v);
 }
 
 /* ---- the interface ---- */
@@ -399,6 +429,13 @@ Eval *eval_new(const Graph *g, Domain domain, uint64_t seed, uint64_t step)
 void eval_round(Eval *e)
 {
     e->rounds = e->domain == REAL;
+}
+
+void eval_share(Eval *e, EvalMemo *m)
+{
+    e->memo = m;
+    e->number = alloc(e->arena, (e->g->n + 1) * sizeof *e->number);
+    memo_mesh(m, &e->g->mesh);
 }
 
 void eval_set(Eval *e, Ref leaf, const Num *whole)

@@ -15,6 +15,13 @@ typedef union Num { double r; uint64_t f; } Num;
 typedef struct Eval Eval;
 
 Eval *eval_new(const Graph *, Domain, uint64_t seed, uint64_t step);
+/* Values that runs of one domain, seed and step share, so that what graphs have
+ * in common is evaluated once.  The graphs live as long. */
+typedef struct EvalMemo EvalMemo;
+EvalMemo *eval_memo_new(void);
+void eval_memo_free(EvalMemo *);
+int64_t eval_memo_found(const EvalMemo *);     /* nodes not evaluated again */
+void eval_share(Eval *, EvalMemo *);
 /* Give a leaf its whole (global) value; parts are cut for each rank.  Leaves
  * that are not given get values by hash of seed, name and global index (the
  * same whatever the mesh), scalars their default. */

@@ -13,6 +13,24 @@ typedef struct Place {
     uint64_t seed, step;
 } Place;
 
+/* All parts of a value: row-major over `axes`, `each` numbers a part. */
+typedef struct Val { Axes axes; int64_t each; Num *data; } Val;
+
+/* What besides op, attributes, type and operands a value depends on. */
+typedef struct Spot {
+    Axes axes;                            /* that its parts differ along */
+    int stage;                            /* axis along which roles stand; -1 */
+    int role, from;                       /* there; from which it comes; -1 */
+} Spot;
+
+/* What was made alike before: its number, and its value; 0.  Then memo_add,
+ * with all of it kept until the memo is freed. */
+int memo_find(EvalMemo *, const Node *, const int *in, const Spot *, Val *);
+int memo_add(EvalMemo *, const Node *, const int *in, const Spot *, Val);
+int memo_number(EvalMemo *);              /* of a value that nothing is like */
+void memo_mesh(EvalMemo *, const Mesh *); /* on another one nothing is found */
+Arena *memo_arena(const EvalMemo *);
+
 /* The op on the parts that its operands have there. */
 void eval_part(const Graph *, Ref, Domain, const Place *, const Num *const *in,
                Num *out);

@@ -224,6 +224,27 @@ static void seeded_bugs_differ(void **state)
             fail_msg("bug %d is not seen", b);
 }
 
+/* Of graphs that differ in one place most is found, and nothing wrongly. */
+static void what_runs_share_is_what_each_has_alone(void **state)
+{
+    (void)state;
+    EvalMemo *memo = eval_memo_new();
+    for (Bug b = RIGHT; b < NBUG; b++) {
+        int64_t found = eval_memo_found(memo);
+        Gradients many = step(&mesh, b);
+        Eval *e = eval_new(many.g, FIELD, 0, 0);
+        Eval *f = eval_new(many.g, FIELD, 0, 0);
+        eval_share(e, memo);
+        eval_run(e), eval_run(f);
+        assert_true(equal(e, many.loss, f, many.loss, 1)
+                    && equal(e, many.dw, f, many.dw, 32)
+                    && equal(e, many.du, f, many.du, 24));
+        assert_true(b == RIGHT || eval_memo_found(memo) > found);
+        eval_free(e), eval_free(f);
+    }
+    eval_memo_free(memo);
+}
+
 static void reals_agree_to_rounding(void **state)
 {
     (void)state;
@@ -302,6 +323,7 @@ int main(void)
         cmocka_unit_test(random_is_uniform_and_normal),
         cmocka_unit_test(ranks_and_turns_equal_one_rank_bit_for_bit),
         cmocka_unit_test(seeded_bugs_differ),
+        cmocka_unit_test(what_runs_share_is_what_each_has_alone),
         cmocka_unit_test(reals_agree_to_rounding),
         cmocka_unit_test(a_point_takes_nanoseconds),
     };

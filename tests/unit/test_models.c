@@ -78,13 +78,14 @@ static Value value_copy(Arena *a, const char *name, const Graph *g, Eval *e,
 }
 
 /* A grad node has no value of its own: it stands for what the pass makes. */
-static Meaning meaning(Arena *a, const Graph *g)
+static Meaning meaning(Arena *a, const Graph *g, EvalMemo *memo)
 {
     Job j = { .keep = a };
     if (has_grad(g))
         g = run_passes("grad", g, &j);
     Meaning m = { alloc(a, (g->nout + g->nset + 1) * sizeof *m.value), 0 };
     Eval *e = eval_new(g, FIELD, 5, 3);
+    eval_share(e, memo);
     eval_run(e);
     for (uint32_t i = 0; i < g->nout; i++)
         m.value[m.n++] = value_copy(a, g->out[i].name, g, e, g->out[i].ref);
@@ -124,6 +125,7 @@ typedef struct Compile {
     Arena *arena;
     const char *what;                     /* "clip.train on ddp 2 x 2, bf16" */
     Meaning last;
+    EvalMemo *memo;                       /* of the graphs after all passes */
     uint32_t compared, crossed;           /* values; nodes on both rank axes */
     uint32_t again;                       /* clones of blocks */
     bool values, texts;                   /* what to look at */
@@ -171,8 +173,8 @@ static void after_pass(void *arg, const char *pass, const Graph *before,
         c->text[c->npass] = graph_string(c->arena, after);
     if (c->values) {
         if (!c->npass)
-            c->last = meaning(c->arena, before);
-        Meaning now = meaning(c->arena, after);
+            c->last = meaning(c->arena, before, c->memo);
+        Meaning now = meaning(c->arena, after, c->memo);
         same_meaning(fmt(c->arena, "%s: %s", c->what, pass), &c->last, &now);
         c->last = now;
         c->compared += now.n;
@@ -225,12 +227,14 @@ static uint32_t check_values(const Shipped *s, const Way *w, DType compute)
     Plan *p = plan(m, w, compute, a);
     for (int i = 0; i < m->nentry; i++) {
         Arena *own = arena_new();
-        Compile c = { .arena = own, .values = true,
+        Compile c = { .arena = own, .values = true, .memo = eval_memo_new(),
                       .what = describe(m, m->entry[i], w, compute, own) };
         Job j = job_of(p, own);
-        j.check = after_pass, j.check_arg = &c;
+        j.check = after_pass, j.check_arg = &c, j.look_back = true;
         run_passes(NULL, m->entry[i], &j);
         assert_int_equal(c.npass, npass);
+        assert_true(eval_memo_found(c.memo) > 0);
+        eval_memo_free(c.memo);
         if (w == &tensor && strcmp(m->entry[i]->entry, "train") == 0)
             assert_true(c.crossed > 10);
         if (w->set[0] && strcmp(w->set[0], "recompute=full") == 0
