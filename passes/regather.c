@@ -62,8 +62,11 @@ static void copy_readers(Again *a, Arena *scratch)
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         Ref *x = alloc(scratch, (size_t)(n->nin + 1) * sizeof *x);
-        for (int i = 0; i < n->nin && !a->whole[r]; i++)
-            x[i] = made_for(a, n->in[i], n->segment, n->loop);
+        for (int i = 0; i < n->nin && !a->whole[r]; i++) {
+            Ref first = a->c.map[n->in[i]];   /* any will do for its shape */
+            x[i] = op_unread(n->op, i) && first != NONE ? first
+                 : made_for(a, n->in[i], n->segment, n->loop);
+        }
         if (!a->whole[r])
             copy_node_in(&a->c, r, x, n->nin);
     }

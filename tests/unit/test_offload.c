@@ -11,16 +11,23 @@ static const Cluster quick = {
     .name = "quick", .rates = { .copy = 1e30, .launch = 1e-30 },
 };
 
-static Graph *scheduled_on(const Cluster *c, const Model *m, const Way *w,
-                           const char *offload, Seen *seen)
+static Graph *scheduled_by(GatherWhen gather, const Cluster *c,
+                           const Model *m, const Way *w, const char *offload,
+                           Seen *seen)
 {
     Graph *g = model_graph(arena, m);
     Plan *p = way_plan(arena, w, g);
-    p->offload = offload;
+    p->offload = offload, p->gather = gather;
     Job j = { .keep = arena, .plan = p, .target = target_of_test(),
               .cluster = c,
               .check = seen ? check_pass : NULL, .check_arg = seen };
     return run_passes(NULL, g, &j);
+}
+
+static Graph *scheduled_on(const Cluster *c, const Model *m, const Way *w,
+                           const char *offload, Seen *seen)
+{
+    return scheduled_by(GATHER_STEP, c, m, w, offload, seen);
 }
 
 static Graph *scheduled(const Model *m, const Way *w, const char *offload,
@@ -44,6 +51,20 @@ static void moving_all_leaves_changes_no_value(void **state)
             Graph *g = scheduled(&models[i], &ways[k], "**", &seen);
             DpcUnit u = rows_of(g);
             assert_true(seen.compared > 0);
+            if (dpc_check(&u))
+                fail_msg("%s, %s: %s", models[i].name, ways[k].name,
+                         dpc_last_error());
+        }
+}
+
+/* A copy for a reader of shapes alone would be launched for nothing. */
+static void copies_are_made_again_for_who_reads_them(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT(models); i++)
+        for (int k = 0; k < 6; k++) {
+            DpcUnit u = rows_of(scheduled_by(GATHER_USE, NULL, &models[i],
+                                             &ways[k], "**", NULL));
             if (dpc_check(&u))
                 fail_msg("%s, %s: %s", models[i].name, ways[k].name,
                          dpc_last_error());
@@ -206,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moving_all_leaves_changes_no_value),
+        cmocka_unit_test(copies_are_made_again_for_who_reads_them),
         cmocka_unit_test(states_leave_the_device_to_the_byte),
         cmocka_unit_test(small_states_stay),
         cmocka_unit_test(a_copy_that_does_not_wait_is_refused),
