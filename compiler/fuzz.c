@@ -80,13 +80,39 @@ Pair pair_draw(Options *o, int64_t pair, int attempt)
             fmt(o->arena, "family=%llu", (unsigned long long)(seed + f));
         Pair p = { .m = model_open(o) };
         p.g = model_entry(p.m, "train");
-        p.plan = plan_draw(&d, p.g, o->arena, want, &p.has);
+        p.plan = plan_draw(&d, p.g, o->arena, o->home, want, &p.has);
         int met = features_count(want & p.has);
         if (met > most)
             most = met, best = p;
     }
     best.d = d;
     return best;
+}
+
+/* Of the whole step, as the model and its gradient make it. */
+static uint32_t step_nodes(const Trail *t)
+{
+    uint32_t i = 0;
+    while (i + 1 < t->n && strcmp(t->stop[i].pass, "tidy") != 0)
+        i++;
+    return t->stop[i].g->n;
+}
+
+/* What leaves a node behind is there only where there is one. */
+static FeatureSet seen_of(const Trail *t, FeatureSet has)
+{
+    FeatureSet marks = FEATURE_SET(halos) | FEATURE_SET(rings)
+        | FEATURE_SET(compress) | FEATURE_SET(offload), seen = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        for (Ref r = 0; r < t->stop[i].g->n; r++) {
+            const Node *n = &t->stop[i].g->node[r];
+            seen |= n->op == OP_halo ? FEATURE_SET(halos)
+                  : n->op == OP_ring ? FEATURE_SET(rings)
+                  : n->op != OP_state && n->op != OP_param ? 0
+                  : (n->attr.residual ? FEATURE_SET(compress) : 0)
+                  | (n->place == HOST ? FEATURE_SET(offload) : 0);
+        }
+    return has & ~(marks & ~seen);
 }
 
 static void pair_prove(const Options *base, int64_t pair, int attempt,
@@ -100,8 +126,8 @@ static void pair_prove(const Options *base, int64_t pair, int attempt,
     Job job = job_open(&o, p.plan);
     Trail t = { .arena = o.arena };
     Graph **done = verify_run(p.g, &job, &t, &roles);
-    for (int k = 0; k < roles; k++)
-        r->nodes += done[k]->n;
+    r->nodes = step_nodes(&t);
+    r->features = seen_of(&t, r->features);
     if (planted(pair))
         fault_plant(&p.d, done[draw_below(&p.d, (uint64_t)roles)]);
     r->values = verify_values(&o, &t);

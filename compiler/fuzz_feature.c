@@ -15,16 +15,33 @@ static const struct {
 #undef X
 };
 
+/* What a plan file with the two words would be refused for. */
+static const char *words_exclude(FeatureSet two)
+{
+    Plan p = { .mesh = { .naxis = 1, .axis = { { "a", 2, SPACE } } } };
+    if (two & FEATURE_SET(compress))
+        p.compress[0] = BF16;
+    if (two & FEATURE_SET(reduce_each))
+        p.reduce = REDUCE_EACH;
+    p.exact = two & FEATURE_SET(exact);
+    return compress_wrong(&p);
+}
+
 const char *features_exclude(int a, int b)
 {
+    static char why[64];
     const char *word = feature[a].word;
-    return a != b && word && feature[b].word
-        && strcmp(word, feature[b].word) == 0 ? word : NULL;
+    if (a == b)
+        return NULL;
+    if (!word || !feature[b].word || strcmp(word, feature[b].word) != 0)
+        return words_exclude((FeatureSet)1 << a | (FeatureSet)1 << b);
+    snprintf(why, sizeof why, "a plan has one word for %s", word);
+    return why;
 }
 
 FeatureSet features_draw(Draw *d)
 {
-    enum { HANDFUL = 3 };
+    enum { HANDFUL = 5 };
     FeatureSet want = 0;
     for (int n = 0; n < HANDFUL;) {
         int f = (int)draw_below(d, NFEATURE);
@@ -93,11 +110,11 @@ static void rare_print(const Cover *c, int64_t pairs)
 {
     for (int i = 0; i < NFEATURE; i++)
         for (int k = 0; k <= i; k++) {
-            const char *word = features_exclude(i, k);
+            const char *why = features_exclude(i, k);
             int64_t want = i == k ? pairs / 10 : pairs / 100;
-            if (word)
-                printf("never: %s with %s: a plan has one word for %s\n",
-                       feature[k].name, feature[i].name, word);
+            if (why)
+                printf("never: %s with %s: %s\n", feature[k].name,
+                       feature[i].name, why);
             else if (c->both[i][k] < want)
                 printf("rare: %s with %s: %lld, %lld wanted\n",
                        feature[k].name, feature[i].name,

@@ -3,8 +3,10 @@
  * A mesh of up to three rank axes and two of turns; the batch split over some
  * of them in some order; weights, moments and averages split anywhere that
  * divides, or, in some, anywhere; values told to lie somewhere; stages
- * (fuzz_stage.c).  No such plan need be good; every one must be right. */
+ * (fuzz_stage.c).  Some are laid over what a shipped partitioner says
+ * (fuzz_shipped.c).  No such plan need be good; every one must be right. */
 #include "compiler/verify.h"
+#include "passes/offload.h"
 
 /* Knuth's MMIX generator; the high bits are the good ones. */
 uint64_t draw_below(Draw *d, uint64_t n)
@@ -63,6 +65,12 @@ static int at_least(int n, int least)
     return n < least ? least : n;
 }
 
+static int axis_count(const Plan *p, AxisKind kind)
+{
+    return __builtin_popcount(mesh_axes(&p->mesh, kind));
+}
+
+/* Axes that a partitioner has made stay, and count. */
 static void mesh_draw(Drawing *w)
 {
     static const int some[] = { 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3 };
@@ -70,20 +78,22 @@ static void mesh_draw(Drawing *w)
     static const char *const space[] = { "a", "b", "c" };
     static const char *const time[] = { "t", "u" };
     Mesh *m = &w->plan->mesh;
+    bool own = !m->naxis;
     int least[2];
     features_axes(w->want, &least[0], &least[1]);
-    int ranks = at_least(some[draw_below(w->d, COUNT(some))], least[0]);
-    int turns = at_least(few[draw_below(w->d, COUNT(few))], least[1]);
-    for (int i = 0; i < ranks; i++)
-        m->axis[m->naxis++] = (Axis){ space[i], ranks < 3 && chance(w, 3)
-                                      ? 4 : 2, SPACE };
-    for (int i = 0; i < turns; i++)
+    int ranks = at_least(own ? some[draw_below(w->d, COUNT(some))] : 0,
+                         least[0]);
+    int turns = at_least(own ? few[draw_below(w->d, COUNT(few))] : 0,
+                         least[1]);
+    for (int i = axis_count(w->plan, SPACE); i < ranks; i++)
+        m->axis[m->naxis++] = (Axis){ space[i], own && ranks < 3
+                                      && chance(w, 3) ? 4 : 2, SPACE };
+    for (int i = axis_count(w->plan, TIME); i < turns; i++)
         m->axis[m->naxis++] = (Axis){ time[i], 2, TIME };
-    const bool there[] = { ranks > 0, ranks > 1, ranks > 2, turns > 0,
-                           turns > 1 };
-    for (int i = 0; i < COUNT(there); i++)
-        if (there[i])
-            has(w, (Feature)(FEATURE_ranks + i));
+    for (int i = 0; i < axis_count(w->plan, SPACE); i++)
+        has(w, (Feature)(FEATURE_ranks + i));
+    for (int i = 0; i < axis_count(w->plan, TIME); i++)
+        has(w, (Feature)(FEATURE_turns + i));
 }
 
 /* Some of the axes in some order, as far as they divide n. */
@@ -101,8 +111,8 @@ static Split split_draw(Drawing *w, int64_t n, Axes from, uint64_t of_ten)
     return s;
 }
 
-/* Is any dimension split?  Then it stands in the plan. */
-static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
+/* What the splits of a leaf are; is any dimension split? */
+static bool leaf_note(Drawing *w, const LeafPlan *l, const Type *t)
 {
     Split all = 0;
     int split = 0;
@@ -113,10 +123,16 @@ static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
         if (l->split[d] >> 4)
             has(w, FEATURE_dimension_by_two);
     }
-    if (!all)
-        return false;
     if (split > 1)
         has(w, FEATURE_two_dimensions);
+    return all;
+}
+
+/* Then it stands in the plan. */
+static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
+{
+    if (!leaf_note(w, l, t))
+        return false;
     GROW(w->arena, w->plan->leaf, w->plan->nleaf, w->plan->leafcap);
     w->plan->leaf[w->plan->nleaf++] = *l;
     return true;
@@ -152,24 +168,54 @@ static bool kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
     return leaf_put(w, &l, &n->type);
 }
 
+static const LeafPlan *plan_of_leaf(const Drawing *w, const char *name)
+{
+    for (uint32_t i = 0; i < w->plan->nleaf; i++)
+        if (strcmp(w->plan->leaf[i].name, name) == 0)
+            return &w->plan->leaf[i];
+    return NULL;
+}
+
 /* The plan of the weight whose moment or average this is; NULL. */
 static const LeafPlan *plan_of_weight(const Drawing *w, const Graph *g,
                                       const char *name)
 {
     while ((name = strchr(name, '.')) && graph_leaf(g, ++name) == NONE)
         ;
-    for (uint32_t i = 0; name && i < w->plan->nleaf; i++)
-        if (strcmp(w->plan->leaf[i].name, name) == 0)
-            return &w->plan->leaf[i];
-    return NULL;
+    return name ? plan_of_leaf(w, name) : NULL;
+}
+
+static bool lies_alike(const LeafPlan *a, const LeafPlan *b)
+{
+    return memcmp(a->split, b->split, sizeof a->split) == 0;
+}
+
+/* What a partitioner has said of a leaf. */
+static void said_note(Drawing *w, const Node *n, const LeafPlan *l)
+{
+    leaf_note(w, l, &n->type);
+    if (n->op == OP_param)
+        has(w, FEATURE_weights_split);
+    const LeafPlan *like = n->op == OP_state
+        ? plan_of_weight(w, w->g, n->name) : NULL;
+    if (n->op == OP_state && (!like || !lies_alike(l, like)))
+        has(w, FEATURE_states_apart);
 }
 
 static void leaves_draw(Drawing *w, const Graph *g)
 {
     bool apart = wants(w, FEATURE_inputs_apart, 2);
     bool own = wants(w, FEATURE_states_apart, 5);
+    uint32_t said = w->plan->nleaf;
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
+        const LeafPlan *told = said ? plan_of_leaf(w, n->name) : NULL;
+        if (n->op == OP_param && n->attr.frozen)
+            has(w, FEATURE_frozen);
+        if (told) {
+            said_note(w, n, told);
+            continue;
+        }
         if (n->op == OP_input)
             input_draw(w, n, apart);
         if (n->op == OP_param && kept_draw(w, n, (uint64_t)w->weights))
@@ -196,8 +242,9 @@ static void weights_words_draw(Drawing *w)
     Axes ranks = mesh_axes(&w->plan->mesh, SPACE);
     Axes turns = mesh_axes(&w->plan->mesh, TIME);
     w->plan->gather = (GatherWhen)word_draw(w, gather, COUNT(gather));
-    w->plan->reduce = wants(w, FEATURE_reduce_each, 4) ? REDUCE_EACH
-                                                       : REDUCE_LATE;
+    bool late = wanted(w, FEATURE_compress);
+    w->plan->reduce = wants(w, FEATURE_reduce_each, 4) && !late ? REDUCE_EACH
+                                                               : REDUCE_LATE;
     if (w->has >> FEATURE_weights_split & 1 && w->plan->gather)
         has(w, (Feature)gather[w->plan->gather]);
     if (turns && ranks && w->plan->reduce == REDUCE_EACH)
@@ -209,8 +256,8 @@ static void compress_draw(Drawing *w)
 {
     Plan *p = w->plan;
     Axes some = 0;
-    if (!wants(w, FEATURE_compress, 2))
-        return;
+    if (p->exact || p->reduce == REDUCE_EACH || !wants(w, FEATURE_compress, 2))
+        return;                           /* compress_wrong */
     for (int i = 0; i < p->mesh.naxis; i++)
         if (p->mesh.axis[i].kind == SPACE && chance(w, 8)) {
             p->compress[i] = chance(w, 5) ? U8 : BF16;
@@ -287,13 +334,27 @@ static void storage_draw(Drawing *w)
     p->bucket = wants(w, FEATURE_small_buckets, 5)
         ? buckets[draw_below(w->d, COUNT(buckets))] : 32 << 20;
     p->compute = wants(w, FEATURE_bf16, 3) ? BF16 : F32;
-    p->exact = wants(w, FEATURE_exact, 2);
+    p->exact = wants(w, FEATURE_exact, 2) && !wanted(w, FEATURE_compress);
     if (p->bucket < 1 << 20 && mesh_axes(&p->mesh, SPACE))
         has(w, FEATURE_small_buckets);
     if (p->compute == BF16)
         has(w, FEATURE_bf16);
     if (p->exact)
         has(w, FEATURE_exact);
+}
+
+/* All leaves, or some by name; small ones, too, which words leave alone. */
+static void offload_draw(Drawing *w)
+{
+    static const char *const lists[] = { "**", "adam.**", "ema.**,*.w",
+                                         "*.*.w,adam.m.**" };
+    Plan *p = w->plan;
+    if (!wants(w, FEATURE_offload, 1))
+        return;
+    p->offload = lists[draw_below(w->d, COUNT(lists))];
+    for (Ref r = 0; r < w->g->n; r++)
+        if (offload_names(&p->mesh, p->offload, &w->g->node[r], w->arena))
+            has(w, FEATURE_offload);
 }
 
 /* Of ten leaves, so many are split: few or most, if any need be. */
@@ -303,8 +364,20 @@ static int share_draw(Drawing *w, bool any)
     return share[draw_below(w->d, any ? 2 : 3)];
 }
 
-static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
-                       FeatureSet *has_what)
+static Split batch_order(Drawing *w)
+{
+    for (Ref r = 0; r < w->g->n; r++) {
+        const LeafPlan *l = w->g->node[r].op == OP_input
+            ? plan_of_leaf(w, w->g->node[r].name) : NULL;
+        if (l)
+            return l->split[0];
+    }
+    return split_draw(w, w->batch, (Axes)~mesh_axes(&w->plan->mesh, STAGE), 8);
+}
+
+/* `of`: what it is laid over, or NULL. */
+static Plan *plan_once(Draw *d, const Graph *g, Arena *a, const Plan *of,
+                       FeatureSet want, FeatureSet *has_what)
 {
     const FeatureSet of_weights = FEATURE_SET(weights_split)
         | FEATURE_SET(dimension_by_two) | FEATURE_SET(two_dimensions)
@@ -312,10 +385,12 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
     Plan *p = alloc(a, sizeof *p);
     Drawing w = { .d = d, .plan = p, .want = want, .arena = a,
                   .batch = batch_of(g), .g = g };
+    if (of)
+        *p = *of, p->leafcap = p->nleaf, p->valuecap = p->nvalue;
     mesh_draw(&w);
     w.uneven = wants(&w, FEATURE_uneven, 2) && p->mesh.naxis;
     stages_draw(d, p, g, a, want, &w.has);
-    w.order = split_draw(&w, w.batch, (Axes)~mesh_axes(&p->mesh, STAGE), 8);
+    w.order = batch_order(&w);
     if (split_axes(w.order) & mesh_axes(&p->mesh, SPACE))
         has(&w, FEATURE_batch_split);
     w.weights = share_draw(&w, want & of_weights);
@@ -324,27 +399,33 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, FeatureSet want,
     weights_words_draw(&w), recompute_draw(&w);
     values_draw(&w), storage_draw(&w), compress_draw(&w);
     rows_draw(d, p, g, a, want, &w.has);
+    rings_draw(d, p, g, a, want, &w.has);
+    offload_draw(&w);
     *has_what = w.has;
     return p;
 }
 
 /* Where a split falls is chance: a plan that lacks what is wanted is drawn
  * again, and the one that had most of it stays. */
-Plan *plan_draw(Draw *d, const Graph *g, Arena *a, FeatureSet want,
-                FeatureSet *has_what)
+Plan *plan_draw(Draw *d, const Graph *g, Arena *a, const char *home,
+                FeatureSet want, FeatureSet *has_what)
 {
-    enum { TRIES = 40 };
+    enum { TRIES = 20 };
+    FeatureSet begun = 0;
+    const Plan *of = shipped_draw(d, g, a, home, want, &begun);
     Draw best = *d;
     int most = -1;
-    for (int i = 0; i < TRIES && most < features_count(want); i++) {
+    for (int i = 0; i < TRIES && most < features_count(want & ~begun); i++) {
         ArenaMark mark = arena_mark(a);
         Draw begin = *d;
-        plan_once(d, g, a, want, has_what);
+        plan_once(d, g, a, of, want, has_what);
         arena_rewind(a, mark);
-        int met = features_count(want & *has_what);
+        int met = features_count(want & *has_what & ~begun);
         if (met > most)
             most = met, best = begin;
     }
     *d = best;
-    return plan_once(d, g, a, want, has_what);
+    Plan *p = plan_once(d, g, a, of, want, has_what);
+    *has_what |= begun;
+    return p;
 }

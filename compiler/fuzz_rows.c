@@ -1,5 +1,7 @@
-/* fuzz_rows.c -- pictures in parts by chance: what convolutions read lies over
- * one axis along its rows or its columns, as far as windows let it be cut. */
+/* fuzz_rows.c -- pictures and tokens in parts by chance: what convolutions
+ * read lies over one axis along its rows or its columns, as far as windows let
+ * it be cut; queries and keys of attentions in one piece over one that has a
+ * twin in time, by tokens. */
 #include "compiler/verify.h"
 
 /* Along dimension d of its picture, may node n be cut over that axis, and do
@@ -24,6 +26,19 @@ static int space_axis(Draw *d, const Mesh *m)
     return axis;
 }
 
+/* Value x lies over the axis along that dimension, whatever else it does. */
+static void lie_along(Plan *p, Arena *a, const Node *x, int dim, int axis)
+{
+    GROW(a, p->value, p->nvalue, p->valuecap);
+    ValuePlan *v = &p->value[p->nvalue++];
+    *v = (ValuePlan){ .loc = "fuzz", .lie = { .ndim = x->type.ndim },
+        .name = *x->scope ? fmt(a, "%s.%s", x->scope, x->name) : x->name };
+    for (int k = 0; k < x->type.ndim; k++)
+        v->lie.free[k] = k != dim;
+    v->lie.split[dim] = split_push(0, axis);
+    v->grad = v->lie;
+}
+
 void rows_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
                FeatureSet *has)
 {
@@ -37,14 +52,56 @@ void rows_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
         if (n->op != OP_conv || ops[x->op].leaf
             || !cuts(g, n, dim, &p->mesh, axis) || draw_below(d, 4) == 0)
             continue;
-        GROW(a, p->value, p->nvalue, p->valuecap);
-        ValuePlan *v = &p->value[p->nvalue++];
-        *v = (ValuePlan){ .loc = "fuzz", .lie = { .ndim = x->type.ndim },
-            .name = *x->scope ? fmt(a, "%s.%s", x->scope, x->name) : x->name };
-        for (int k = 0; k < x->type.ndim; k++)
-            v->lie.free[k] = k != dim;
-        v->lie.split[dim] = split_push(0, axis);
-        v->grad = v->lie;
+        lie_along(p, a, x, dim, axis);
         *has |= FEATURE_SET(halos);
     }
+}
+
+/* The dimension of term t that its letter alone names there is, and term u
+ * has not. */
+static int apart_from(const Term *t, const Term *u)
+{
+    for (int d = 0; d < t->ndim; d++) {
+        bool met = t->dim[d].n != 1;
+        for (int k = 0; k < u->ndim; k++)
+            met |= u->dim[k].n == 1 && u->dim[k].c[0] == t->dim[d].c[0];
+        if (!met)
+            return d;
+    }
+    return -1;
+}
+
+/* Queries, keys and values of an attention in parts of tokens. */
+static bool ring_put(Plan *p, const Graph *g, Arena *a, const Node *n,
+                     int axis)
+{
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    int at[] = { apart_from(&s.in[0], &s.in[1]),
+                 apart_from(&s.in[1], &s.in[0]),
+                 apart_from(&s.in[2], &s.out) };
+    bool may = true;
+    for (int k = 0; k < COUNT(at); k++)
+        may &= at[k] >= 0 && !ops[g->node[n->in[k]].op].leaf;
+    for (int k = 0; k < COUNT(at) && may; k++)
+        lie_along(p, a, &g->node[n->in[k]], at[k], axis);
+    return may;
+}
+
+void rings_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
+                FeatureSet *has)
+{
+    int axis = space_axis(d, &p->mesh);
+    bool asked = want & FEATURE_SET(rings), any = false;
+    if (axis < 0 || p->mesh.naxis == NAXIS
+        || (draw_below(d, 10) >= 1 && !asked))
+        return;
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_attn && (draw_below(d, 4) || asked))
+            any |= ring_put(p, g, a, &g->node[r], axis);
+    if (!any)
+        return;
+    const Axis *of = &p->mesh.axis[axis];
+    p->mesh.axis[p->mesh.naxis++] =
+        (Axis){ fmt(a, "%s'", of->name), of->size, TIME };
+    *has |= FEATURE_SET(rings);
 }

@@ -46,14 +46,27 @@ static void scopes_cut(Draw *d, Plan *p, const char **scope, uint32_t n,
     }
 }
 
+static const Feature orders[] = {         /* by Pattern */
+    FEATURE_gpipe, FEATURE_one_f_one_b, FEATURE_interleaved, FEATURE_zb_h1,
+    FEATURE_auto_order,
+};
+
+static Pattern order_draw(Draw *d, FeatureSet want)
+{
+    Pattern any = (Pattern)draw_below(d, COUNT(orders) + 2);
+    for (int k = 0; k < COUNT(orders); k++)
+        if (want >> orders[k] & 1)
+            return (Pattern)k;
+    return any < COUNT(orders) ? any : GPIPE;
+}
+
 void stages_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
                  FeatureSet *has)
 {
-    static const Pattern orders[] = { ZB_H1, AUTO, GPIPE, GPIPE, ONE_F_ONE_B,
-                                      INTERLEAVED };
-    const FeatureSet any = FEATURE_SET(stages) | FEATURE_SET(stages_of_a_role)
-        | FEATURE_SET(weights_apart);
+    FeatureSet any = FEATURE_SET(stages_of_a_role);
     uint32_t n;
+    for (int k = 0; k < COUNT(orders); k++)
+        any |= (FeatureSet)1 << orders[k];
     if (draw_below(d, 10) >= 1 && !(want & any))
         return;
     const char **scope = scopes_of(g, a, &n);
@@ -64,12 +77,9 @@ void stages_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
     p->nscope = n;
     scopes_cut(d, p, scope, n, roles);
     roles_draw(d, p, roles, a);
-    p->pattern = orders[draw_below(d, want & FEATURE_SET(weights_apart)
-                                   ? 2 : COUNT(orders))];
+    p->pattern = order_draw(d, want);
     p->mesh.axis[p->mesh.naxis++] = (Axis){ "p", roles, STAGE };
-    *has |= FEATURE_SET(stages);
+    *has |= (FeatureSet)1 << orders[p->pattern];
     if (p->nstage > roles)
         *has |= FEATURE_SET(stages_of_a_role);
-    if (p->pattern == ZB_H1 || p->pattern == AUTO)
-        *has |= FEATURE_SET(weights_apart);
 }

@@ -79,6 +79,9 @@ const char *recompute_word(Arena *, const Plan *);
 /* So with "offload", of names in the entries. */
 const char *offload_read(Arena *, const char *list, Graph *const *entry,
                          int nentry, Plan *);
+/* Why sums that are sent in fewer bytes go with none of its other words;
+ * NULL: they do. */
+const char *compress_wrong(const Plan *);
 int plan_ranks(const Plan *);             /* processes that it wants */
 int plan_turns(const Plan *);             /* micro-batches: axes of time that
                                              are no twins */

@@ -35,6 +35,17 @@ static bool compresses(const Plan *p)
     return false;
 }
 
+const char *compress_wrong(const Plan *p)
+{
+    if (compresses(p) && p->reduce == REDUCE_EACH)
+        return "compress: what is left behind is kept once a step, and "
+               "reduce = \"each\" sums in each turn; take \"late\"";
+    if (compresses(p) && p->exact)
+        return "compress: rounded sums are not the same on any number of "
+               "ranks, as exact = true asks; take one of them";
+    return NULL;
+}
+
 void compress_read(lua_State *L, Planning *p, int i)
 {
     Plan *plan = p->plan;
@@ -48,12 +59,9 @@ void compress_read(lua_State *L, Planning *p, int i)
                 plan->compress[k] = as;
     }
     lua_pop(L, 1);
-    if (compresses(plan) && plan->reduce == REDUCE_EACH)
-        plan_fail(L, p, "compress: what is left behind is kept once a step, "
-                "and reduce = \"each\" sums in each turn; take \"late\"");
-    if (compresses(plan) && plan->exact)
-        plan_fail(L, p, "compress: rounded sums are not the same on any "
-                "number of ranks, as exact = true asks; take one of them");
+    const char *wrong = compress_wrong(plan);
+    if (wrong)
+        plan_fail(L, p, "%s", wrong);
 }
 
 void compress_thin(Plan *plan, const int *to)

@@ -28,36 +28,46 @@ int verify_fuzz(const Options *);
 
 /* ---- fuzz_feature.c ---- */
 
-/* What a drawn plan may have: its name; for what a plan says one word, of
- * which this is one, or NULL; the axes of ranks and of turns that it takes. */
+/* What a pair may have: its name; for what a plan says one word, of which
+ * this is one, or NULL; the axes of ranks and of turns that it takes. */
 #define FEATURES(X) \
-    X(ranks,             NULL,        1, 0) \
-    X(two_axes,          NULL,        2, 0) \
-    X(three_axes,        NULL,        3, 0) \
-    X(turns,             NULL,        0, 1) \
-    X(turns_of_turns,    NULL,        0, 2) \
-    X(batch_split,       NULL,        1, 0) \
-    X(inputs_apart,      NULL,        1, 0) \
-    X(weights_split,     NULL,        1, 0) \
-    X(dimension_by_two,  NULL,        2, 0) \
-    X(two_dimensions,    NULL,        2, 0) \
-    X(states_apart,      NULL,        1, 0) \
-    X(small_buckets,     NULL,        1, 0) \
-    X(exact,             NULL,        0, 0) \
-    X(bf16,              NULL,        0, 0) \
-    X(stages,            NULL,        0, 0) \
-    X(stages_of_a_role,  NULL,        0, 0) \
-    X(weights_apart,     NULL,        0, 0) \
-    X(uneven,            NULL,        1, 0) \
-    X(gather_batch,      "gather",    1, 0) \
-    X(gather_use,        "gather",    1, 0) \
-    X(reduce_each,       NULL,        1, 1) \
-    X(remade_none,       "recompute", 0, 0) \
-    X(remade_all,        "recompute", 0, 0) \
-    X(remade_to_fit,     "recompute", 0, 0) \
-    X(constraints,       NULL,        1, 0) \
-    X(compress,          NULL,        1, 0) \
-    X(halos,             NULL,        1, 0)
+    X(ranks,             NULL,          1, 0) \
+    X(two_axes,          NULL,          2, 0) \
+    X(three_axes,        NULL,          3, 0) \
+    X(turns,             NULL,          0, 1) \
+    X(turns_of_turns,    NULL,          0, 2) \
+    X(batch_split,       NULL,          1, 0) \
+    X(inputs_apart,      NULL,          1, 0) \
+    X(weights_split,     NULL,          1, 0) \
+    X(dimension_by_two,  NULL,          2, 0) \
+    X(two_dimensions,    NULL,          2, 0) \
+    X(states_apart,      NULL,          1, 0) \
+    X(small_buckets,     NULL,          1, 0) \
+    X(exact,             NULL,          0, 0) \
+    X(bf16,              NULL,          0, 0) \
+    X(stages_of_a_role,  NULL,          0, 0) \
+    X(gpipe,             "order",       0, 0) \
+    X(one_f_one_b,       "order",       0, 1) \
+    X(interleaved,       "order",       0, 1) \
+    X(zb_h1,             "order",       0, 1) \
+    X(auto_order,        "order",       0, 1) \
+    X(uneven,            NULL,          1, 0) \
+    X(gather_batch,      "gather",      1, 0) \
+    X(gather_use,        "gather",      1, 0) \
+    X(reduce_each,       NULL,          1, 1) \
+    X(remade_none,       "recompute",   0, 0) \
+    X(remade_all,        "recompute",   0, 0) \
+    X(remade_to_fit,     "recompute",   0, 0) \
+    X(constraints,       NULL,          1, 0) \
+    X(compress,          NULL,          1, 0) \
+    X(halos,             NULL,          1, 0) \
+    X(rings,             NULL,          1, 0) \
+    X(offload,           NULL,          0, 0) \
+    X(frozen,            NULL,          0, 0) \
+    X(zero,              "partitioner", 1, 0) \
+    X(hsdp,              "partitioner", 1, 0) \
+    X(megatron,          "partitioner", 1, 0) \
+    X(ulysses,           "partitioner", 1, 0)
 typedef enum Feature {
 #define X(name, word, ranks, turns) FEATURE_##name,
     FEATURES(X)
@@ -70,7 +80,7 @@ typedef uint64_t FeatureSet;              /* bit f: feature f */
 typedef struct Draw { uint64_t state; } Draw;
 uint64_t draw_below(Draw *, uint64_t n);  /* 0 .. n - 1 */
 
-/* The word that two features are both of; NULL: a plan may have the two. */
+/* Why no plan has the two; NULL: one may. */
 const char *features_exclude(int, int);
 /* What a pair is about. */
 FeatureSet features_draw(Draw *);
@@ -86,9 +96,9 @@ void cover_print(const Cover *, int64_t pairs);
 /* ---- fuzz_plan.c ---- */
 
 /* A plan for the graph's leaves and values that has what is wanted, as far as
- * chance and the graph give it; and what it has. */
-Plan *plan_draw(Draw *, const Graph *, Arena *, FeatureSet want,
-                FeatureSet *has);
+ * chance and the graph give it; and what it has.  home: of the partitioners. */
+Plan *plan_draw(Draw *, const Graph *, Arena *, const char *home,
+                FeatureSet want, FeatureSet *has);
 
 /* fuzz.c: a model and a plan that has what the pair is about; of the families,
  * in turn from the seed's, the first that can hold it all, else most of it.
@@ -107,8 +117,16 @@ Pair pair_draw(Options *, int64_t pair, int attempt);
 void stages_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                  FeatureSet *has);
 
-/* fuzz_rows.c: lays pictures over an axis by rows, where there are windows. */
+/* fuzz_rows.c: lays pictures over an axis by rows, where there are windows;
+ * and tokens of attentions in one piece, whose keys then come round. */
 void rows_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                FeatureSet *has);
+void rings_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
+                FeatureSet *has);
+
+/* fuzz_shipped.c: the plan of a shipped partitioner for the graph, with
+ * options by chance; NULL: none is wanted, or it refuses. */
+Plan *shipped_draw(Draw *, const Graph *, Arena *, const char *home,
+                   FeatureSet want, FeatureSet *has);
 
 #endif

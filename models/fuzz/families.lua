@@ -10,6 +10,15 @@ local B = 8                              -- batch: 8 parts at most
 
 local family = {}
 
+-- Attention in one piece, or by scores in memory.
+local function piece(draw) return draw.coin() and 0 or nil end
+
+-- What fn makes, now and then with weights that stay as they are.
+local function maybe_frozen(draw, fn)
+  if draw.below(4) == 0 then return nn.frozen(fn) end
+  return fn()
+end
+
 -- A deep perceptron, sometimes with a norm and dropout.
 function family.perceptron(draw)
   local k = draw.pick{ 8, 16, 24 }
@@ -17,7 +26,10 @@ function family.perceptron(draw)
   local y = dpc.input("y", { B, 4 })
   local act = draw.pick{ nn.silu, nn.gelu_tanh, nn.leaky_relu }
   for i = 1, 1 + draw.below(4) do
-    local h = nn.linear("l" .. i, x, draw.pick{ 8, 16, 32 })
+    local k = draw.pick{ 8, 16, 32 }
+    local h = maybe_frozen(draw, function()
+      return nn.linear("l" .. i, x, k)
+    end)
     if draw.coin() then h = nn.layer_norm("norm" .. i, h) end
     x = act(h, 0.1)
     if draw.coin() then x = nn.dropout(x, 0.2) end
@@ -34,7 +46,10 @@ function family.gpt(draw)
   local place = nn.weight("place", { n, k }, nn.normal(0.1))
   h = h + nn.like(place, "nk->bnk", h)
   for i = 1, 1 + draw.below(3) do
-    h = nn.transformer("block" .. i, h, heads, { causal = true })
+    local o = { causal = true, scores = piece(draw) }
+    h = maybe_frozen(draw, function()
+      return nn.transformer("block" .. i, h, heads, o)
+    end)
   end
   h = nn.rms_norm("norm", h)
   local tied = table_ and draw.coin()
@@ -56,7 +71,9 @@ function family.unet(draw)
     local o = { cond = draw.coin() and cond or nil, groups = 2 }
     local h, skips = nn.conv2d("in", x, c, 3), {}
     for i = 1, levels do
-      h = nn.resnet("down" .. i, h, c * i, o)
+      h = maybe_frozen(draw, function()
+        return nn.resnet("down" .. i, h, c * i, o)
+      end)
       skips[i] = h
       h = nn.space_to_depth(h, 2)
     end
@@ -80,8 +97,11 @@ function family.clip(draw)
   p = nn.linear("patch", p:move("bchw->b(hw)c"), k)          -- [b, 4, k]
   local q = nn.embedding("words", ids, 8, k)                 -- [b, 4, k]
   for i = 1, 1 + draw.below(2) do
-    p = nn.transformer("image" .. i, p, 2)
-    q = nn.transformer("text" .. i, q, 2, { causal = draw.coin() })
+    local o = { causal = draw.coin(), scores = piece(draw) }
+    p = maybe_frozen(draw, function()
+      return nn.transformer("image" .. i, p, 2, { scores = o.scores })
+    end)
+    q = nn.transformer("text" .. i, q, 2, o)
   end
   p = nn.unit(nn.mean(p, "bnk->bk"))
   q = nn.unit(draw.coin() and nn.token_at(q, 3) or nn.mean(q, "bnk->bk"))
@@ -150,7 +170,9 @@ function family.cascade(draw)
     end)
   end
   local noise = dpc.random("normal", small:dims())
-  local low = net("low", small + noise, 3)
+  local low = maybe_frozen(draw, function()
+    return net("low", small + noise, 3)
+  end)
   local seen = draw.coin() and low:stop() or low
   local high = net("high", nn.nearest(seen, 2), 3)
   return nn.mse(low, noise) + nn.mse(high, x) * 0.5
@@ -170,7 +192,8 @@ function family.prior(draw)
     row = row:concat(nn.token(x), { dim = 1 })
     row = row:concat(nn.like(query, "k->bnk", nn.token(x)), { dim = 1 })
     for i = 1, 1 + draw.below(3) do
-      row = nn.transformer("block" .. i, row, heads, { causal = true })
+      row = nn.transformer("block" .. i, row, heads,
+                           { causal = true, scores = piece(draw) })
     end
     return nn.linear("out", nn.token_at(row, 3), k)
   end))
