@@ -100,6 +100,7 @@ static void plan_words(const Options *o, Graph *const *entry, int nentry,
         offload_read(o->arena, o->offload, entry, nentry, p);
     if (p->recompute == RECOMPUTE_AUTO && !p->bytes)
         p->bytes = cluster_read(o->home, o->cluster, o->arena)->memory;
+    offload_fit(o, entry, nentry, p);
 }
 
 typedef struct Asker { const Options *o; Work w; } Asker;

@@ -1,13 +1,29 @@
 /* fit.c -- what to do about a model that does not fit a rank.
  *
- * Other plans of the same model are tried: blocks made again, more turns,
- * weights in parts over more ranks, products in bf16.  Those that fit are
- * named by the seconds of ranks that a step of them takes; where few fit, the
- * ones that come nearest. */
+ * Where the plan says offload = "auto", more and more goes to the host's
+ * memory until it fits.  Where it does not, other plans of the same model are
+ * tried: blocks made again, more turns, leaves and activations in the host's
+ * memory, weights in parts over more ranks, products in bf16.  Those that fit
+ * are named by the seconds of ranks that a step of them takes; where few fit,
+ * the ones that come nearest. */
 #include "compiler/planning.h"
+#include "passes/offload.h"
 #include <stdlib.h>
 
 enum { WAYS = 3 };
+
+static const char *const moves[] = { NULL, "states", "states,activations" };
+
+void offload_fit(const Options *o, Graph *const *entry, int n, Plan *p)
+{
+    if (!offload_says(p->offload, "auto"))
+        return;
+    Priced q = { .plan = p };
+    for (int i = 0; i < COUNT(moves) && !q.fits; i++) {
+        p->offload = moves[i];
+        plan_price(o, plan_entry(entry, n), NULL, &q);
+    }
+}
 
 typedef struct Way {
     const char *text;
@@ -44,6 +60,18 @@ static void add(Ways *w, const Options *o, int micro, int ranks,
     w->n++;
 }
 
+/* What moves more than the plan has moved. */
+static void add_moves(Ways *w, const Options *o, const Plan *p)
+{
+    for (int i = COUNT(moves) - 1; i > 0; i--) {
+        if (p->offload && strcmp(p->offload, moves[i]) == 0)
+            return;
+        w->at[w->n].options = *o;
+        w->at[w->n].options.offload = moves[i];
+        w->at[w->n++].text = fmt(o->arena, "--offload %s", moves[i]);
+    }
+}
+
 static void price(Way *w, Graph *const *entry, int n)
 {
     ErrTrap trap;
@@ -53,7 +81,8 @@ static void price(Way *w, Graph *const *entry, int n)
         Options o = w->options;
         o.recompute = NULL;               /* a plan file's own may differ */
         Priced p = { .plan = plan_open(&o, entry, n) };
-        recompute_read(o.arena, w->options.recompute, p.plan);
+        if (w->options.recompute)
+            recompute_read(o.arena, w->options.recompute, p.plan);
         plan_price(&w->options, plan_entry(entry, n), NULL, &p);
         w->bytes = p.leaves + p.arena + p.io;
         w->fits = p.fits;
@@ -77,6 +106,9 @@ char *fit_help(const Options *o, const Plan *p, int64_t limit)
     Ways w = { .n = 0 };
     Options mine = *o;
     int ranks = plan_ranks(p), micro = o->micro ? (int)o->micro : 1;
+    mine.offload = p->offload;            /* what "auto" came to */
+    if (!p->offload || offload_says(p->offload, "states"))
+        add_moves(&w, &mine, p);
     mine.recompute = fmt(o->arena, "auto:%lld", (long long)limit);
     if (p->recompute != RECOMPUTE_AUTO)
         add(&w, &mine, 0, 0, NULL, NULL);

@@ -9,6 +9,7 @@
  * what it found comes back in memory that is shared, and the plan is made
  * again from its name. */
 #include "compiler/planning.h"
+#include "passes/offload.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -151,6 +152,8 @@ static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
 {
     Options mine = options_of(o, t);
     Job j;
+    if (offload_says(mine.offload, "auto"))
+        mine.offload = NULL;              /* which takes whole compiles */
     p->plan = plan_open(&mine, w->entry, w->nentry);
     const Graph *g = leaves_split(&mine, w, &j, p);
     if (p->alone)

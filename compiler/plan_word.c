@@ -71,7 +71,11 @@ const char *offload_read(Arena *a, const char *list, Graph *const *entry,
     static const char *const known[] = {
         "none", "states", "params", "activations",
     };
-    for (const char *s = list, *end; *s; s = *end ? end + 1 : end) {
+    bool alone = strcmp(list, "auto") == 0;
+    if (!alone && offload_says(list, "auto"))
+        return fmt(a, "offload: \"%s\": \"auto\" chooses by itself, and goes "
+                   "with no other word", list);
+    for (const char *s = list, *end; *s && !alone; s = *end ? end + 1 : end) {
         end = s + strcspn(s, ",");
         const char *word = fmt(a, "%.*s", (int)(end - s), s);
         const char **have = NULL;
@@ -80,9 +84,9 @@ const char *offload_read(Arena *a, const char *list, Graph *const *entry,
             k++;
         if (k == COUNT(known)
             && !names_any(entry, nentry, word, a, &have, &n))
-            return fmt(a, "offload: \"%s\" is none of none, states, params, "
-                       "activations, and no param or state has that name%s", word,
-                       near_hint(word, have, n));
+            return fmt(a, "offload: \"%s\" is none of none, auto, states, "
+                       "params, activations, and no param or state has that "
+                       "name%s", word, near_hint(word, have, n));
     }
     p->offload = strcmp(list, "none") == 0 || !*list ? NULL : list;
     return NULL;

@@ -43,6 +43,9 @@ int values_again(const Graph *);          /* of a schedule: made again */
 /* Who lives at the peak of a scheduled graph; what is made again, beside the
  * same graph where nothing is. */
 void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
+/* Where the plan's offload is "auto": nothing, where the entry fits a rank so;
+ * else states, else activations too. */
+void offload_fit(const Options *, Graph *const *entry, int n, Plan *);
 /* Lines "help: ...": the three cheapest ways to fit so many bytes a rank. */
 char *fit_help(const Options *, const Plan *, int64_t limit);
 /* Fill in what p->plan costs for the entry, whose graph is as the model made

@@ -186,6 +186,29 @@ exits 3 "memory that no recompute can reach: three ways to fit" \
 n=$(grep -c "^help: --" log)
 test "$n" = 3 || not_ok "three ways" "$n"
 
+# What goes to the host's memory follows from what a rank has.
+small() {
+    sed "s/return {/return { memory = $1,/" \
+        "$root/models/clusters/host.lua" > small.lua
+    shift
+    run "$dpc" plan "$attn" -D batch=64 --cluster ./small.lua \
+        --recompute none "$@" -o moved.lua
+}
+small 64e6 --offload auto
+if [ $rc = 0 ] && ! grep -q offload moved.lua; then ok "nothing, as it fits"
+else not_ok "nothing, as it fits" "$(cat moved.lua)"; fi
+small 2.55e6 --offload auto
+if grep -q 'offload = "states",' moved.lua; then ok "states first"
+else not_ok "states first" "$(cat moved.lua)"; fi
+small 2.3e6 --offload auto
+if grep -q 'offload = "states,activations",' moved.lua; then
+    ok "then activations"
+else not_ok "then activations" "$(cat moved.lua)"; fi
+small 2.3e6
+exits 3 "a way to fit" "help: --offload states,activations: .* MiB a rank"
+run "$dpc" plan "$attn" --offload auto,states
+exits 2 "auto beside a word" "\"auto\" chooses by itself"
+
 # A binary's tables, read back from its file.
 run "$dpc" compile "$mlp" --ranks 4 --partitioner pipeline -P pp=2 -o pipe
 ./pipe info > info
