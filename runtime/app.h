@@ -61,13 +61,12 @@ DpcStatus dpc_app_out(DpcApp *);
 
 /* train.c */
 DpcStatus dpc_app_train(DpcApp *);
-/* eval.c: means over whole batches of the validation data. */
+/* Means over whole batches of the validation data. */
 typedef struct DpcMeans {
     DpcValues values;                     /* the means */
     uint32_t program;                     /* of the last batch */
     int64_t samples, left;                /* read; fewer than a batch, unread */
 } DpcMeans;
-DpcStatus dpc_app_eval(DpcApp *, DpcMeans *);
 DpcStatus dpc_app_eval_command(DpcApp *);
 /* Writes what --output names of the last run of this program; DPC_USER: it
  * has no such output. */

@@ -11,12 +11,6 @@ static DpcData *eval_data(const DpcApp *a)
     return a->val ? a->val : a->data;
 }
 
-/* Batches asked for, or all whole batches of its data. */
-static int64_t batches_of(const DpcApp *a, const DpcWay *w)
-{
-    return a->opt.batches >= 0 ? a->opt.batches : w->batches;
-}
-
 static DpcFeedHow feed_how(const DpcApp *a)
 {
     return (DpcFeedHow){
@@ -50,8 +44,8 @@ static DpcStatus batch_add(DpcApp *a, DpcWay *w, int64_t i, DpcMeans *m)
 static DpcStatus way_add(DpcApp *a, DpcWay *w, DpcMeans *m)
 {
     DpcStatus s = DPC_OK;
-    int64_t n = batches_of(a, w), batch = a->unit->program[w->program].batch;
-    for (int64_t i = 0; !s && i < n; i++)
+    int64_t batch = a->unit->program[w->program].batch;
+    for (int64_t i = 0; !s && i < w->batches; i++)
         s = batch_add(a, w, i, m);
     if (w->data && batch > 0 && a->opt.batches < 0)
         m->left += dpc_data_count(w->data) % batch;
@@ -61,18 +55,16 @@ static DpcStatus way_add(DpcApp *a, DpcWay *w, DpcMeans *m)
 
 /* The order is that of seed 0 from its start, so evaluations of a run, and
  * of different runs, see the same batches. */
-DpcStatus dpc_app_eval(DpcApp *a, DpcMeans *m)
+DpcStatus dpc_ways_eval(DpcWays *w, DpcMeans *m)
 {
-    DpcWays w;
-    *m = (DpcMeans){0};
-    DpcStatus s = dpc_ways_open(a, dpc_app_row(a, "eval"), DPC_TO_EVAL, &w);
-    if (!s)
-        m->values = w.way[0].values;
-    for (int i = 0; !s && i < w.n; i++)
-        s = way_add(a, &w.way[i], m);
+    DpcStatus s = DPC_OK;
+    *m = (DpcMeans){.values = w->way[0].values};
+    for (int k = 0; k < m->values.n; k++)
+        m->values.value[k] = 0;
+    for (int i = 0; !s && i < w->n; i++)
+        s = way_add(w->app, &w->way[i], m);
     for (int k = 0; m->samples && k < m->values.n; k++)
         m->values.value[k] /= (double)m->samples;
-    dpc_ways_close(&w);
     return s;
 }
 
@@ -214,7 +206,11 @@ static DpcStatus evaluate(DpcApp *a, DpcMeans *m)
     if (!a->opt.batches)
         return dpc_fail(DPC_USAGE, "%s: error: '--batches 0': a mean wants one "
                         "at least", a->opt.program);
-    DpcStatus s = dpc_app_eval(a, m);
+    DpcWays w;
+    DpcStatus s = dpc_ways_open(a, dpc_app_row(a, "eval"), DPC_TO_EVAL, &w);
+    if (!s)
+        s = dpc_ways_eval(&w, m);
+    dpc_ways_close(&w);
     if (!s && m->left)
         dpc_app_note(a, "note: %lld of %lld samples left out: fewer than a "
                      "batch", (long long)m->left,

@@ -8,7 +8,6 @@
 #include "runtime/feed.h"
 #include "runtime/box.h"
 #include "runtime/fold.h"
-#include "runtime/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +33,7 @@ struct DpcFeed {
     int field[DPC_NAXIS * 2];             /* of the data */
     int32_t *where;                       /* [batch] row of the loader; -1 */
     int64_t batch, nrow, bytes;
-    int64_t step;                         /* of the next batch */
+    int64_t step, cycle;                  /* of the next batch; DpcOrder's */
     bool once, filled;
     bool given_move;                      /* some file has rows for more than
                                              one step */
@@ -355,9 +354,8 @@ static DpcStatus loader_start(DpcFeed *f, const DpcFeedHow *how)
     if (!row)
         return dpc_fail(DPC_MEMORY, "data: error: no memory for %lld rows",
                         (long long)f->batch);
-    DpcStatus s = dpc_loader_open(how->data, how->seed, f->batch, row, f->nrow,
-                                  f->field, f->nfield, how->start,
-                                  &f->loader);
+    DpcStatus s = dpc_loader_open(how->data, how->order, f->batch, row,
+                                  f->nrow, f->field, f->nfield, &f->loader);
     free(row);
     return s;
 }
@@ -377,7 +375,8 @@ DpcStatus dpc_feed_open(DpcRt *rt, uint32_t program, const DpcFeedHow *how,
     f->rt = rt;
     f->place = place;
     f->once = how->once;
-    f->step = how->start;
+    f->step = how->order.start;
+    f->cycle = how->order.cycle;
     DpcStatus s = places_make(f, program, how);
     if (!s)
         s = loader_start(f, how);
@@ -514,7 +513,7 @@ DpcStatus dpc_feed_next(DpcFeed *f, double *waited_s)
             return s;
     }
     f->filled = true;
-    f->step++;
+    f->step = f->step + 1 == f->cycle ? 0 : f->step + 1;
     return DPC_OK;
 }
 

@@ -3,6 +3,7 @@
 #define DPC_FEED_H
 
 #include "runtime/data.h"
+#include "runtime/loader.h"
 #include "runtime/rt.h"
 
 /* Turn `turn`'s part of a leaf on rank `rank`, and the sizes of its buffer. */
@@ -28,8 +29,7 @@ typedef struct DpcFeed DpcFeed;
 typedef struct DpcFeedHow {
     DpcData *data;                        /* NULL: none */
     const char *spec;                     /* its name, for messages */
-    uint64_t seed;                        /* of the order */
-    int64_t start;                        /* first step */
+    DpcOrder order;
     const DpcGiven *given;
     int ngiven;
     bool once;                            /* the same batch at all steps */

@@ -16,7 +16,7 @@ enum { SLOTS = 2, ALIGN = 64, ERROR_MAX = 1024 };
 
 struct DpcLoader {
     DpcData *data;
-    uint64_t seed;
+    DpcOrder order;
     int64_t batch, nrow, *row;
     int nfield, *field;
     int64_t *size;                        /* bytes of one sample, a field */
@@ -43,10 +43,11 @@ static bool stopped(DpcLoader *l)
 static DpcStatus read_step(DpcLoader *l, int64_t step)
 {
     uint8_t *slot = l->mem + step % SLOTS * l->slot;
-    int64_t count = dpc_data_count(l->data);
+    int64_t count = dpc_data_count(l->data), cycle = l->order.cycle;
+    int64_t first = (cycle ? step % cycle : step) * l->batch;
     for (int64_t r = 0; r < l->nrow && !stopped(l); r++) {
-        int64_t k = step * l->batch + l->row[r];
-        int64_t sample = dpc_data_index(l->seed, count, k);
+        int64_t k = first + l->row[r];
+        int64_t sample = dpc_data_index(l->order.seed, count, k);
         for (int i = 0; i < l->nfield; i++) {
             uint8_t *to = slot + l->at[i] + r * l->size[i];
             DpcStatus s = dpc_data_read(l->data, sample, l->field[i], to,
@@ -156,11 +157,12 @@ static DpcStatus loader_alloc(DpcLoader *l, const int64_t *row,
     return DPC_OK;
 }
 
-static DpcStatus loader_check(const DpcData *d, int64_t batch,
+static DpcStatus loader_check(const DpcData *d, DpcOrder o, int64_t batch,
                               const int64_t *row, int64_t nrow,
-                              const int *field, int nfield, int64_t start)
+                              const int *field, int nfield)
 {
-    bool ok = batch > 0 && nrow >= 0 && nfield >= 0 && start >= 0;
+    bool ok = batch > 0 && nrow >= 0 && nfield >= 0 && o.start >= 0 &&
+              o.cycle >= 0;
     for (int64_t r = 0; ok && r < nrow; r++)
         ok = row[r] >= 0 && row[r] < batch;
     for (int i = 0; ok && i < nfield; i++)
@@ -168,26 +170,25 @@ static DpcStatus loader_check(const DpcData *d, int64_t batch,
     return ok ? DPC_OK
          : dpc_fail(DPC_BUG, "loader: error: batch %lld, step %lld, %lld "
                     "rows, %d fields: something is out of range",
-                    (long long)batch, (long long)start, (long long)nrow,
+                    (long long)batch, (long long)o.start, (long long)nrow,
                     nfield);
 }
 
-DpcStatus dpc_loader_open(DpcData *data, uint64_t seed, int64_t batch,
+DpcStatus dpc_loader_open(DpcData *data, DpcOrder order, int64_t batch,
                           const int64_t *row, int64_t nrow, const int *field,
-                          int nfield, int64_t start_step, DpcLoader **out)
+                          int nfield, DpcLoader **out)
 {
     *out = NULL;
-    DpcStatus s = loader_check(data, batch, row, nrow, field, nfield,
-                               start_step);
+    DpcStatus s = loader_check(data, order, batch, row, nrow, field, nfield);
     if (s)
         return s;
     DpcLoader *l = calloc(1, sizeof *l);
     if (!l)
         return dpc_fail(DPC_MEMORY, "loader: error: out of memory");
-    l->data = data, l->seed = seed, l->batch = batch;
+    l->data = data, l->order = order, l->batch = batch;
     l->nrow = nrow, l->nfield = nfield;
-    l->next = l->done = start_step;
-    l->free = start_step + 1;
+    l->next = l->done = order.start;
+    l->free = order.start + 1;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
     s = loader_alloc(l, row, field);

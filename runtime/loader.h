@@ -6,13 +6,21 @@
 
 typedef struct DpcLoader DpcLoader;
 
+/* Which samples a step takes. */
+typedef struct DpcOrder {
+    uint64_t seed;
+    int64_t start;                        /* the first step */
+    int64_t cycle;                        /* steps, then as from 0 again; 0:
+                                             never */
+} DpcOrder;
+
 /* Starts a thread that reads `data`.  Row r of this rank holds position row[r]
  * of each global batch of `batch` samples, so at step s it is sample
  * dpc_data_index(seed, count, s * batch + row[r]).  All memory is taken
  * here. */
-DpcStatus dpc_loader_open(DpcData *data, uint64_t seed, int64_t batch,
+DpcStatus dpc_loader_open(DpcData *data, DpcOrder, int64_t batch,
                           const int64_t *row, int64_t nrow, const int *field,
-                          int nfield, int64_t start_step, DpcLoader **);
+                          int nfield, DpcLoader **);
 /* of_field[i]: nrow samples of field[i], one after the other, for the next
  * step; they stay until the next call.  *waited_s: seconds this call waited
  * for them.  Fails as dpc_data_read did, and then again at each call. */

@@ -17,7 +17,7 @@ enum { SKIPS_IN_A_ROW = 10 };
 
 typedef struct Train {
     DpcApp *app;
-    DpcWays ways;
+    DpcWays ways, eval;                   /* eval: empty without --eval-every */
     DpcWay *now;                          /* of the step under way */
     int32_t lr;                           /* leaf; -1: none */
     int64_t skipped, in_a_row;
@@ -174,7 +174,7 @@ static DpcStatus evaluate(Train *t)
     DpcMeans m;
     DpcApp *a = t->app;
     const DpcValues *v = &m.values;
-    DpcStatus s = dpc_app_eval(a, &m);
+    DpcStatus s = dpc_ways_eval(&t->eval, &m);
     if (s)
         return s;
     evaluation_tell(t, v);
@@ -270,8 +270,12 @@ static DpcStatus train_open(Train *t, DpcApp *a)
                         a->opt.program);
     if ((s = dpc_ways_open(a, dpc_app_row(a, "train"), DPC_TO_TRAIN, &t->ways)))
         return s;
-    a->metrics.planned += dpc_ways_bytes(&t->ways) + a->rt->stage_bytes +
-                          dpc_small_bytes();
+    if (a->opt.eval_every > 0)
+        s = dpc_ways_open(a, dpc_app_row(a, "eval"), DPC_TO_EVAL, &t->eval);
+    if (s)
+        return s;
+    a->metrics.planned += dpc_ways_bytes(&t->ways) + dpc_ways_bytes(&t->eval) +
+                          a->rt->stage_bytes + dpc_small_bytes();
     if ((s = dpc_metrics_memory(&a->metrics, a->rt)))
         return s;
     t->lr = dpc_rt_find(a->unit, "lr");
@@ -313,5 +317,6 @@ DpcStatus dpc_app_train(DpcApp *a)
     if (!s)
         farewell(&t);
     dpc_ways_close(&t.ways);
+    dpc_ways_close(&t.eval);
     return s;
 }

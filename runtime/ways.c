@@ -33,15 +33,28 @@ DpcWay *dpc_ways_at(DpcWays *w, int64_t step)
 
 /* ---- opening ---- */
 
+/* Of an epoch, at least 1; or of an evaluation, as many as it was told. */
+static int64_t batches_of(const DpcWays *w, const DpcWay *q)
+{
+    int64_t batch = w->app->unit->program[q->program].batch, n = 1;
+    if (w->what == DPC_TO_EVAL && w->app->opt.batches >= 0)
+        return w->app->opt.batches;
+    if (q->data && batch > 0)
+        n = dpc_data_count(q->data) / batch;
+    return n ? n : 1;
+}
+
 static DpcFeedHow feed_how(const DpcWays *w, const DpcWay *q, int64_t start)
 {
     const DpcApp *a = w->app;
     DpcFeedHow how = {.data = q->data, .spec = q->spec, .given = a->given,
                       .ngiven = a->ngiven};
     if (w->what == DPC_TO_TRAIN) {
-        how.seed = a->rt->seed;
         how.once = a->opt.overfit;
-        how.start = how.once ? 0 : start;
+        how.order.seed = a->rt->seed;
+        how.order.start = how.once ? 0 : start;
+    } else {
+        how.order.cycle = batches_of(w, q);
     }
     return how;
 }
@@ -55,10 +68,8 @@ static DpcStatus feed_open(const DpcWays *w, DpcWay *q, int64_t start)
 static void way_add(DpcWays *w, const DpcWay *q)
 {
     DpcWay *to = &w->way[w->n++];
-    int64_t batch = w->app->unit->program[q->program].batch;
     *to = *q;
-    to->batches = q->data && batch > 0 ? dpc_data_count(q->data) / batch : 1;
-    to->batches += to->batches == 0;
+    to->batches = batches_of(w, q);
     w->total += to->batches;
     dpc_values_bind(w->app->rt, to->program, &to->values);
     to->loss = dpc_values_find(&to->values, "loss");

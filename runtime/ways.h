@@ -25,7 +25,7 @@ typedef struct DpcWay {
     DpcFeed *feed;
     DpcValues values;
     int loss, finite;                     /* of values; -1: none */
-    int64_t batches;                      /* of an epoch; at least 1 */
+    int64_t batches;                      /* of an epoch or an evaluation */
 } DpcWay;
 
 typedef struct DpcWays {
@@ -40,6 +40,9 @@ typedef struct DpcWays {
  * it does up to there.  DPC_USER: a data set fits no program. */
 DpcStatus dpc_ways_open(DpcApp *, const char *entry, DpcWaysFor, DpcWays *);
 DpcWay *dpc_ways_at(DpcWays *, int64_t step);
+/* eval.c: means over the batches of ways that were opened to evaluate.  The
+ * next call sees the same batches. */
+DpcStatus dpc_ways_eval(DpcWays *, DpcMeans *);
 int64_t dpc_ways_bytes(const DpcWays *);  /* memory of loaders */
 void dpc_ways_close(DpcWays *);
 

@@ -77,10 +77,9 @@ static void put_numbers(void)
     put_npy("x.npy", 1, HEAD("<f4", "(25, 2)"), x, sizeof x);
 }
 
-static void loader_equals_direct_reads(void **state)
+static void equals_direct_reads(DpcOrder order)
 {
-    (void)state;
-    enum { BATCH = 8, NROW = 3, START = 5, STEPS = 40, SEED = 11 };
+    enum { BATCH = 8, NROW = 3, STEPS = 40 };
     static const int64_t row[NROW] = { 6, 1, 2 };
     put_numbers();
     char spec[1200];
@@ -90,16 +89,17 @@ static void loader_equals_direct_reads(void **state)
     opens(spec, 0, &d);
     opens(spec, 0, &own);
     int field[] = { dpc_data_find(d, "x"), dpc_data_find(d, "n") };
-    assert_int_equal(dpc_loader_open(d, SEED, BATCH, row, NROW, field, 2,
-                                     START, &l), DPC_OK);
+    assert_int_equal(dpc_loader_open(d, order, BATCH, row, NROW, field,
+                                     2, &l), DPC_OK);
     assert_in_range(dpc_loader_bytes(l), 2 * 2 * NROW * 8, 4096);
-    for (int64_t s = START; s < START + STEPS; s++) {
+    for (int64_t s = order.start; s < order.start + STEPS; s++) {
+        int64_t at = order.cycle ? s % order.cycle : s;
         const void *p[2];
         double waited = -1;
         assert_int_equal(dpc_loader_next(l, p, &waited), DPC_OK);
         assert_true(waited >= 0);
         for (int r = 0; r < NROW; r++) {
-            int64_t i = dpc_data_index(SEED, 25, s * BATCH + row[r]);
+            int64_t i = dpc_data_index(order.seed, 25, at * BATCH + row[r]);
             uint8_t want[8];
             for (int f = 0; f < 2; f++) {
                 assert_int_equal(dpc_data_read(own, i, field[f], want, 8), 0);
@@ -112,6 +112,14 @@ static void loader_equals_direct_reads(void **state)
     dpc_data_close(own);
 }
 
+static void loader_equals_direct_reads(void **state)
+{
+    (void)state;
+    equals_direct_reads((DpcOrder){ .seed = 11, .start = 5 });
+    equals_direct_reads((DpcOrder){ .seed = 0, .cycle = 3 });
+    equals_direct_reads((DpcOrder){ .seed = 2, .start = 1, .cycle = 1 });
+}
+
 static void loader_hands_on_an_error_and_closes_early(void **state)
 {
     (void)state;
@@ -122,20 +130,21 @@ static void loader_hands_on_an_error_and_closes_early(void **state)
     const void *p;
     double waited;
     opens(at("i.npy"), 0, &d);
-    assert_int_equal(dpc_loader_open(d, 0, 1, (int64_t[]){ 0 }, 1,
-                                     (int[]){ 0 }, 1, 0, &l), DPC_OK);
+    assert_int_equal(dpc_loader_open(d, (DpcOrder){ 0 }, 1,
+                                     (int64_t[]){ 0 }, 1, (int[]){ 0 }, 1, &l), DPC_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dpc_loader_next(l, &p, &waited), DPC_USER);
         says("beyond 32 bits");
     }
     dpc_loader_close(l);
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(dpc_loader_open(d, 0, 1, (int64_t[]){ 0 }, 1,
-                                         (int[]){ 0 }, 1, 0, &l), DPC_OK);
+        assert_int_equal(dpc_loader_open(d, (DpcOrder){ 0 }, 1,
+                                         (int64_t[]){ 0 }, 1, (int[]){ 0 }, 1,
+                                         &l), DPC_OK);
         dpc_loader_close(l);
     }
-    assert_int_equal(dpc_loader_open(d, 0, 4, (int64_t[]){ 4 }, 1,
-                                     (int[]){ 0 }, 1, 0, &l), DPC_BUG);
+    assert_int_equal(dpc_loader_open(d, (DpcOrder){ 0 }, 4,
+                                     (int64_t[]){ 4 }, 1, (int[]){ 0 }, 1, &l), DPC_BUG);
     assert_null(l);
     dpc_data_close(d);
 }
