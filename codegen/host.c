@@ -114,8 +114,8 @@ void host_flat_member(Text *t, const Kernel *k)
         bool in = i < k->nin;
         const char *type = text_memtype(in ? k->g->node[k->in[i]].type.dtype
                                            : k->out_dtype[i - k->nin]);
-        text_add(t, "        %s%s *DPC_RESTRICT %c%d = p[c * %dL + %d];\n",
-                 in ? "const " : "", type, in ? 'a' : 'o',
+        text_add(t, "        %s%s *%s%c%d = p[c * %dL + %d];\n",
+                 in ? "const " : "", type, text_restrict(k, i), in ? 'a' : 'o',
                  in ? i : i - k->nin, k->nin + k->nout, i);
     }
     if (draws)

@@ -134,6 +134,8 @@ int64_t kernel_scratch(const Kernel *);
 double kernel_traffic(const Kernel *);
 double kernel_work(const Kernel *);       /* flops, values met again too */
 double kernel_points(const Kernel *, Atoms);
+/* May result `out` take the bytes of operand `in`?  (over.c) */
+bool kernel_over(const Kernel *, int in, int out);
 /* Floats per launch that hold FORM_COLUMN's partial folds. */
 int kernel_folds(const Kernel *);
 
@@ -209,6 +211,8 @@ void text_values(Text *, const Kernel *, const int *v, int n, int depth);
 void text_store(Text *, const Kernel *, const Store *, int depth);
 /* Values that a constant holds, at file scope. */
 void text_tables(Text *, const Kernel *);
+/* "DPC_RESTRICT ", unless p[at] may be another's bytes as well. */
+const char *text_restrict(const Kernel *, int at);
 /* "const float *restrict a0 = p[0];" for all buffers. */
 void text_buffers(Text *, const Kernel *);
 const char *text_ctype(DType);

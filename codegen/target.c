@@ -127,6 +127,26 @@ static int64_t nest_scratch(const Graph *g, const Ref *r, int n,
     return bytes;
 }
 
+static int place_in(const Ref *list, int n, Ref r)
+{
+    int i = 0;
+    while (i < n && list[i] != r)
+        i++;
+    return i < n ? i : -1;
+}
+
+static bool nest_over(const Graph *g, const Ref *r, int n,
+                      const uint32_t *uses, Ref in, Ref out)
+{
+    Arena *a = arena_new();
+    Kernel *k = kernel_describe(a, g, r, n, uses, NULL);
+    int from = k ? place_in(k->in, k->nin, in) : -1;
+    int to = k ? place_in(k->out, k->nout, out) : -1;
+    bool over = from >= 0 && to >= 0 && kernel_over(k, from, to);
+    arena_free(a);
+    return over;
+}
+
 static bool plain(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
@@ -163,6 +183,7 @@ static const Target host = {
     .launch = 4e-6,
     .cost = host_cost, .load = nest_load, .layout = host_layout,
     .pack_bytes = host_pack_bytes, .scratch = host_scratch,
+    .over = nest_over,
 };
 
 static const Target cuda = {
@@ -171,7 +192,7 @@ static const Target cuda = {
     .bandwidth = 2e12,
     .launch = 4e-6,
     .cost = cuda_cost, .load = nest_load, .layout = cuda_layout,
-    .scratch = cuda_scratch,
+    .scratch = cuda_scratch, .over = nest_over,
 };
 
 const Target *target_find(const char *name)

@@ -328,17 +328,25 @@ void text_table(Text *t, const Kernel *k, int v)
     text_add(t, "]");
 }
 
+const char *text_restrict(const Kernel *k, int at)
+{
+    bool in = at < k->nin, over = false;
+    for (int i = in ? k->nin : 0; i < (in ? k->nin + k->nout : k->nin); i++)
+        over |= kernel_over(k, in ? at : i, (in ? i : at) - k->nin);
+    return over ? "" : "DPC_RESTRICT ";
+}
+
 void text_buffers(Text *t, const Kernel *k)
 {
     for (int i = 0; i < k->nin; i++) {
         const char *m = text_memtype(k->g->node[k->in[i]].type.dtype);
-        text_add(t, "    const %s *DPC_RESTRICT a%d = (const %s *)p[%d];\n",
-                 m, i, m, i);
+        text_add(t, "    const %s *%sa%d = (const %s *)p[%d];\n", m,
+                 text_restrict(k, i), i, m, i);
     }
     for (int i = 0; i < k->nout; i++) {
         const char *m = text_memtype(k->out_dtype[i]);
-        text_add(t, "    %s *DPC_RESTRICT o%d = (%s *)p[%d];\n", m, i, m,
-                 k->nin + i);
+        text_add(t, "    %s *%so%d = (%s *)p[%d];\n", m,
+                 text_restrict(k, k->nin + i), i, m, k->nin + i);
     }
     text_add(t, "    (void)p; (void)DPC_ENV;\n");
 }

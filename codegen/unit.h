@@ -99,6 +99,8 @@ typedef struct Program {
 typedef struct UnitKernel {
     const char *name, *text, *watch;      /* watch: NULL: none */
     int nwatch;                           /* values that it may blame */
+    int nin, nout;
+    uint8_t *over;                        /* as DpcKernel's */
 } UnitKernel;
 
 typedef struct Unit {

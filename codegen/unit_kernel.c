@@ -2,6 +2,17 @@
 #include "codegen/unit.h"
 #include "codegen/watch.h"
 
+/* [nout][nin], NULL where no result may lie over an operand. */
+static uint8_t *overs(Arena *a, const Kernel *k)
+{
+    uint8_t *over = alloc(a, (size_t)(k->nout * k->nin) + 1);
+    bool any = false;
+    for (int o = 0; o < k->nout; o++)
+        for (int i = 0; i < k->nin; i++)
+            any |= over[o * k->nin + i] = kernel_over(k, i, o);
+    return any ? over : NULL;
+}
+
 uint32_t unit_kernel(Unit *u, const Kernel *k)
 {
     Ref *node;
@@ -12,7 +23,8 @@ uint32_t unit_kernel(Unit *u, const Kernel *k)
             return i;
     GROW(u->arena, u->kernel, u->nkernel, u->kernelcap);
     UnitKernel *row = &u->kernel[u->nkernel];
-    *row = (UnitKernel){ .name = t.name, .text = t.text };
+    *row = (UnitKernel){ .name = t.name, .text = t.text, .nin = k->nin,
+                         .nout = k->nout, .over = overs(u->arena, k) };
     row->nwatch = u->cuda || !watch_worth(k) ? 0 : watch_nodes(k, &node);
     if (row->nwatch)
         row->watch = watch_text(u->arena, k, t.name);

@@ -25,7 +25,10 @@ DpcUnit unit_rows(const Unit *u, const char *model)
     for (int i = 0; i < u->nprogram; i++)
         p[i] = program_row(&u->program[i]);
     for (uint32_t i = 0; i < u->nkernel; i++)
-        k[i].name = u->kernel[i].name;
+        k[i] = (DpcKernel){ .name = u->kernel[i].name,
+                            .nin = (uint16_t)u->kernel[i].nin,
+                            .nout = (uint16_t)u->kernel[i].nout,
+                            .over = u->kernel[i].over };
     for (int i = 0; i < u->mesh->naxis; i++)
         axis[i] = (DpcAxis){ u->mesh->axis[i].name, u->mesh->axis[i].size,
                              (uint8_t)u->mesh->axis[i].kind,

@@ -155,14 +155,31 @@ static void programs(Text *t, const Unit *u)
     text_add(t, "};\n");
 }
 
+static void overs(Text *t, const Unit *u)
+{
+    for (uint32_t i = 0; i < u->nkernel; i++) {
+        const UnitKernel *k = &u->kernel[i];
+        if (!k->over)
+            continue;
+        text_add(t, "static const uint8_t over%u[] = {", i);
+        for (int m = 0; m < k->nin * k->nout; m++)
+            text_add(t, "%d,", k->over[m]);
+        text_add(t, "};\n");
+    }
+}
+
 static void kernels(Text *t, const Unit *u)
 {
+    overs(t, u);
     for (uint32_t i = 0; i < u->nkernel && !u->cuda; i++)
         text_add(t, "DpcKernelFn %s;\n", u->kernel[i].name);
     text_add(t, "static const DpcKernel kernel[] = {\n");
-    for (uint32_t i = 0; i < u->nkernel; i++)
-        text_add(t, "{\"%s\",%s},\n", u->kernel[i].name,
-                 u->cuda ? "0" : u->kernel[i].name);
+    for (uint32_t i = 0; i < u->nkernel; i++) {
+        const UnitKernel *k = &u->kernel[i];
+        text_add(t, "{\"%s\",%s,%d,%d,", k->name, u->cuda ? "0" : k->name,
+                 k->nin, k->nout);
+        text_add(t, k->over ? "over%u},\n" : "0},\n", i);
+    }
     text_add(t, "{0}};\n");
     for (uint32_t i = 0; i < u->nkernel; i++)
         if (u->kernel[i].watch)

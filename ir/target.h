@@ -56,6 +56,10 @@ typedef struct Target {
     int64_t (*pack_bytes)(const Graph *, Ref);
     int64_t (*scratch)(const Graph *, const Ref *, int n,
                        const uint32_t *uses);
+    /* May the kernel's result `out` take the bytes of its operand `in`?  NULL:
+     * never. */
+    bool (*over)(const Graph *, const Ref *, int n, const uint32_t *uses,
+                 Ref in, Ref out);
 } Target;
 
 const Target *target_find(const char *name);  /* NULL; defined in codegen */

@@ -7,26 +7,14 @@
  * place.c.
  *
  * Aliases: a view reads its root's bytes, a `set` value lies in its leaf, a
- * collective works in place when it alone reads its operand. */
+ * collective works in place when it alone reads its operand, and a kernel's
+ * result may lie over an operand that dies there: memory_over.c. */
 #include "passes/clock.h"
 #include "passes/like.h"
-#include "passes/place.h"
+#include "passes/memory.h"
 #include <stdlib.h>
 
 enum { ALIGN = 64 };
-
-typedef struct Mem {
-    Graph *g;
-    Sched *s;
-    Arena *scratch;
-    const Job *job;
-    uint32_t *uses;
-    bool *fixed;                          /* node: no bytes in the ARENA */
-    Span *life;                           /* node x turn */
-    uint32_t nturn;
-    Item *item;
-    uint32_t nitem, itemcap;
-} Mem;
 
 static int64_t round_up(int64_t n)
 {
@@ -170,6 +158,7 @@ static void set_buf(Mem *m, Ref r, Space space, int slots)
         b->size = m->job->target->pack_bytes(g, r);
     b->stride = round_up(b->size);
     b->at = -1;
+    b->place = NULL;
 }
 
 static void place_io(Mem *m, Ref r)
@@ -230,7 +219,7 @@ static void value_items(Mem *m, Space of)
     }
 }
 
-static void scratch_items(Mem *m)
+static void find_scratch(Mem *m)
 {
     const Target *t = m->job->target;
     const uint32_t *like = launches_alike(m->g, m->s, m->scratch);
@@ -241,6 +230,10 @@ static void scratch_items(Mem *m)
         q->scratch = like[l] < l ? m->s->launch[like[l]].scratch
                    : t->scratch(m->g, q->node, q->n, m->uses);
     }
+}
+
+static void scratch_items(Mem *m)
+{
     for (uint32_t k = 0; k < m->s->nstep; k++) {
         int64_t bytes = m->s->launch[m->s->step[k].launch].scratch;
         if (bytes > 0)
@@ -288,6 +281,36 @@ static void place_arena(Mem *m, Space space)
             put(m, &m->item[i]);
 }
 
+/* Results over dying operands, where that makes the arena smaller by a part in
+ * a hundred: where it comes out above the bound by as much, it is placed
+ * without them as well. */
+static void place_over(Mem *m)
+{
+    enum { PART = 100 };
+    Sched *s = m->s;
+    size_t spans = m->g->n * m->nturn;
+    Ref *root = alloc(m->scratch, (m->g->n + 1) * sizeof *root);
+    Span *life = alloc(m->scratch, (spans + 1) * sizeof *life);
+    for (Ref r = 0; r < m->g->n; r++)
+        root[r] = s->buf[r].root;
+    memcpy(life, m->life, spans * sizeof *life);
+    bool any = memory_over(m);
+    place_arena(m, ARENA);
+    int64_t bytes = s->bytes[ARENA];
+    if (!any || bytes <= s->lower + s->lower / PART)
+        return;
+    for (int again = 0; again < 2; again++) {
+        for (Ref r = 0; r < m->g->n; r++)
+            s->buf[r].root = root[r];
+        memcpy(m->life, life, spans * sizeof *life);
+        if (again)
+            memory_over(m);
+        place_arena(m, ARENA);
+        if (s->bytes[ARENA] - s->bytes[ARENA] / PART <= bytes)
+            return;
+    }
+}
+
 /* What lies in another's bytes says so itself, for those who read one row. */
 static void copy_places(Mem *m)
 {
@@ -329,7 +352,8 @@ Graph *pass_memory(const Graph *in, Job *j)
     find_roots(&m);
     lives(&m);
     fixed_places(&m);
-    place_arena(&m, ARENA);
+    find_scratch(&m);
+    place_over(&m);
     place_arena(&m, HOST_ARENA);
     for (Ref r = 0; r < g->n; r++)
         settle(&m.s->buf[r]);

@@ -17,8 +17,6 @@ typedef struct Cell {
     uint32_t value, instance;             /* that it holds; 0: nothing */
     uint32_t writer;                      /* step + 1; 0: before the first */
     uint32_t reader[DPC_NSTREAM];         /* last one since, step + 1 */
-    int64_t at, size;                     /* the operand that it read, */
-    bool mixed;                           /* or several by one step */
 } Cell;
 
 /* An operand of a step: one slot. */
@@ -274,23 +272,51 @@ static DpcStatus cell_read(Walk *w, uint32_t s, const Part *b, Cell *x)
         return other_value(w, s, b->arg, x);
     if (!over(w, s, x->writer))
         return race(w, s, x->writer, "writes");
-    bool again = *last == s + 1;
-    x->mixed = again && (x->mixed || x->at != b->at || x->size != b->size);
-    x->at = b->at, x->size = b->size;
     *last = s + 1;
     return DPC_OK;
 }
 
-/* What a step overwrites while it reads it, it must go through element by
- * element: the same bytes from end to end.  No call of the library does,
- * but for what it adds to. */
-static bool write_over_ok(const DpcStep *t, uint32_t s, const Part *b,
-                          const Cell *x)
+
+static Part part_of(const DpcProgram *p, const DpcStep *t, uint32_t arg)
 {
-    bool whole = !x->mixed && x->at == b->at && x->size == b->size;
-    bool walks = t->kind == DPC_STEP_KERNEL || t->kind == DPC_STEP_COLL
-              || t->kind == DPC_STEP_COPY || b->how & DPC_READ;
-    return x->reader[t->stream] != s + 1 || (whole && walks && b->value);
+    const DpcBuf *b = &p->buf[p->arg[t->arg + arg]];
+    uint32_t slot = t->turn % slots_of(b);
+    return (Part){b->at + slot * b->stride, b->size, b->value,
+                  b->instance + slot, arg, p->how[t->arg + arg]};
+}
+
+/* Does the kernel say that it goes through both, of one member, point by
+ * point?  Collectives and copies do; no call of the library does, but for what
+ * it adds to. */
+static bool may_lie_over(const DpcCheck *c, const DpcStep *t, const Part *out,
+                         const Part *in)
+{
+    if (t->kind != DPC_STEP_KERNEL)
+        return t->kind == DPC_STEP_COLL || t->kind == DPC_STEP_COPY
+            || out->arg == in->arg;
+    const DpcKernel *k = &c->u->kernel[t->call];
+    uint32_t all = (uint32_t)k->nin + k->nout;
+    uint32_t o = all ? out->arg % all : 0, i = all ? in->arg % all : 0;
+    return out->arg == in->arg
+        || (k->over && out->arg / all == in->arg / all && i < k->nin
+            && o >= k->nin && k->over[(o - k->nin) * k->nin + i]);
+}
+
+/* May the result lie where operands do?  The same bytes from end to end. */
+static bool writes_over(const DpcCheck *c, const DpcStep *t, const Part *out)
+{
+    uint8_t space = c->p->buf[c->p->arg[t->arg + out->arg]].space;
+    for (uint32_t i = 0; i < t->narg; i++) {
+        Part in = part_of(c->p, t, i);
+        if (!(in.how & DPC_READ)
+            || c->p->buf[c->p->arg[t->arg + i]].space != space
+            || in.at >= out->at + out->size || out->at >= in.at + in.size)
+            continue;
+        if (in.at != out->at || in.size != out->size || !out->value
+            || !may_lie_over(c, t, out, &in))
+            return false;
+    }
+    return true;
 }
 
 static DpcStatus cell_write(Walk *w, uint32_t s, const Part *b, Cell *x)
@@ -303,19 +329,12 @@ static DpcStatus cell_write(Walk *w, uint32_t s, const Part *b, Cell *x)
     if (x->writer == s + 1)
         return dpc_check_fault(w->c, s, "operand %u: lies in another result "
                                "or scratch of the same step", b->arg);
-    if (!write_over_ok(&w->c->p->step[s], s, b, x))
+    if (x->reader[w->c->p->step[s].stream] == s + 1
+        && !writes_over(w->c, &w->c->p->step[s], b))
         return dpc_check_fault(w->c, s, "operand %u: overwrites a part of "
                                "what the step reads", b->arg);
     *x = (Cell){.value = b->value, .instance = b->instance, .writer = s + 1};
     return DPC_OK;
-}
-
-static Part part_of(const DpcProgram *p, const DpcStep *t, uint32_t arg)
-{
-    const DpcBuf *b = &p->buf[p->arg[t->arg + arg]];
-    uint32_t slot = t->turn % slots_of(b);
-    return (Part){b->at + slot * b->stride, b->size, b->value,
-                  b->instance + slot, arg, p->how[t->arg + arg]};
 }
 
 static DpcStatus arg_walk(Walk *w, uint32_t s, uint32_t arg, uint8_t how)

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 12
+#define DPC_ABI 13
 #define DPC_TEXT_OF(x) #x
 #define DPC_TEXT(x) DPC_TEXT_OF(x)
 /* Stands in the archive of a runtime, by which a compiler knows its layout. */
@@ -118,6 +118,11 @@ typedef void DpcKernelFn(void *const *p, const DpcEnv *env);
 typedef struct DpcKernel {
     const char *name;                     /* k_<hash of its text> */
     DpcKernelFn *fn;                      /* NULL: a unit for another target */
+    uint16_t nin, nout;                   /* operands, then results, of each
+                                             member of a step */
+    const uint8_t *over;                  /* [nout][nin]: that result may lie in
+                                             that operand's very bytes; NULL:
+                                             none in any */
 } DpcKernel;
 
 /* What a watched kernel would store that is not finite: who is to blame.

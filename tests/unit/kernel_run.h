@@ -311,4 +311,34 @@ static inline void run_compare(const Run *r, void *lib, Caller *call)
     eval_free(e);
 }
 
+/* ---- a result over an operand ---- */
+
+static struct { int in, out; Caller *call; } over;
+
+static inline void call_over(const Run *r, void *fn, void **p,
+                             const DpcEnv *env)
+{
+    const Type *t = &r->g->node[r->k->out[over.out]].type;
+    void **to = &p[r->k->nin + over.out], *out = *to;
+    *to = p[over.in];
+    over.call(r, fn, p, env);
+    memcpy(out, *to, (size_t)type_bytes(&r->g->mesh, t));
+    *to = out;
+}
+
+/* Once more for each result that may lie over an operand; how many. */
+static inline int run_compare_over(const Run *r, void *lib, Caller *call)
+{
+    int n = 0;
+    over.call = call;
+    for (over.out = 0; over.out < r->k->nout; over.out++)
+        for (over.in = 0; over.in < r->k->nin; over.in++)
+            if (kernel_over(r->k, over.in, over.out)) {
+                run_compare(r, lib, call_over);
+                n++;
+                break;
+            }
+    return n;
+}
+
 #endif

@@ -3,7 +3,8 @@
  * Bytes that no buffer tells apart are one cell, which holds a hash of who
  * wrote it and from what, and where in that.  Streams of all roles run side by
  * side, any that may go next; what leaves and outputs hold at the end is one
- * number.  Two schedules that give the same in every order compute the same. */
+ * number.  A result over an operand that the kernel reads elsewhere is a
+ * number by chance.  Two schedules that give the same in every order compute the same. */
 #ifndef DPC_TEST_MUTANTS_H
 #define DPC_TEST_MUTANTS_H
 
@@ -244,6 +245,35 @@ static inline void step_end(Run *r, const DpcStep *t)
     r->pc[t->stream]++;
 }
 
+/* Do two operands of a step share bytes, though its kernel does not say that
+ * it goes through them point by point? */
+static inline bool clashes(const Run *r, const DpcStep *t, uint32_t out,
+                           uint32_t in)
+{
+    const DpcBuf *a = &r->p->buf[r->p->arg[t->arg + out]];
+    const DpcBuf *b = &r->p->buf[r->p->arg[t->arg + in]];
+    int64_t x = slot_at(a, t->turn), y = slot_at(b, t->turn);
+    if (out == in || a->space != b->space || x >= y + b->size
+        || y >= x + a->size)
+        return false;
+    if (t->kind != DPC_STEP_KERNEL || x != y || a->size != b->size)
+        return t->kind != DPC_STEP_COLL && t->kind != DPC_STEP_COPY;
+    const DpcKernel *k = &r->u->kernel[t->call];
+    uint32_t n = (uint32_t)k->nin + k->nout, first = out - out % n;
+    return !k->over || in < first || in >= first + k->nin
+        || out % n < k->nin
+        || !k->over[(out % n - k->nin) * k->nin + in % n];
+}
+
+/* What is written over bytes that are still read is anything. */
+static inline uint64_t anything(const Run *r, const DpcStep *t, uint32_t out)
+{
+    for (uint32_t i = 0; i < t->narg; i++)
+        if ((r->p->how[t->arg + i] & DPC_READ) && clashes(r, t, out, i))
+            return draw((uint64_t)1 << 31);
+    return 0;
+}
+
 static inline void step_exec(Run *r, const DpcStep *t)
 {
     uint64_t h = step_hash(r, t);
@@ -255,7 +285,7 @@ static inline void step_exec(Run *r, const DpcStep *t)
     for (uint32_t i = 0; i < t->narg; i++) {
         Span x = span_of(r, t, i);
         if (r->p->how[t->arg + i] & DPC_WRITE)
-            span_write(&x, mix(h, i));
+            span_write(&x, mix(h, i) + anything(r, t, i));
     }
     step_end(r, t);
 }

@@ -64,8 +64,13 @@ static void pipe_learn(void *const *p, const DpcEnv *e)
 }
 
 static const DpcKernel pipe_kernels[] = {
-    {"copy", pipe_copy}, {"times", pipe_times}, {"grad", pipe_grad},
-    {"zero", pipe_zero}, {"one", pipe_one}, {"learn", pipe_learn}};
+    {.name = "copy", .fn = pipe_copy},
+    {.name = "times", .fn = pipe_times},
+    {.name = "grad", .fn = pipe_grad},
+    {.name = "zero", .fn = pipe_zero},
+    {.name = "one", .fn = pipe_one},
+    {.name = "learn", .fn = pipe_learn},
+};
 
 typedef struct PipeRole {
     DpcStep *step;

@@ -202,6 +202,27 @@ static bool a_buffer_takes_the_place_of_another(Damaged *d)
     return true;
 }
 
+static bool a_result_lies_over_an_operand(Damaged *d)
+{
+    int k = any_program(d);
+    for (int i = 0; i < LOOKS; i++) {
+        const DpcStep *t = any_step(d, k);
+        if (!t->narg)
+            continue;
+        uint32_t in = draw(t->narg), out = draw(t->narg);
+        DpcBuf *a = &d->t[k].buf[d->t[k].arg[t->arg + in]];
+        DpcBuf *b = &d->t[k].buf[d->t[k].arg[t->arg + out]];
+        if (d->t[k].how[t->arg + in] != DPC_READ
+            || d->t[k].how[t->arg + out] != DPC_WRITE
+            || a->space != DPC_ARENA || b->space != DPC_ARENA
+            || a->size != b->size || a->at == b->at)
+            continue;
+        b->at = a->at;
+        return true;
+    }
+    return false;
+}
+
 static bool an_operand_is_too_large(Damaged *d)
 {
     int k = any_program(d);
@@ -371,6 +392,7 @@ static const struct {
     DAMAGE(a_step_is_left_out), DAMAGE(a_step_runs_twice),
     DAMAGE(a_step_changes_its_stream), DAMAGE(a_buffer_moves),
     DAMAGE(a_buffer_takes_the_place_of_another),
+    DAMAGE(a_result_lies_over_an_operand),
     DAMAGE(an_operand_is_too_large),
     DAMAGE(an_operand_is_of_another_turn),
     DAMAGE(a_collective_has_other_ranks),

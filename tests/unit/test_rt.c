@@ -85,8 +85,12 @@ typedef struct Toy {
     DpcPos pos;
 } Toy;
 
-static const DpcKernel kernels[] = {{"zero", k_zero}, {"sum", k_sum},
-                                    {"step", k_step}, {"log", k_log}};
+static const DpcKernel kernels[] = {
+    {.name = "zero", .fn = k_zero},
+    {.name = "sum", .fn = k_sum},
+    {.name = "step", .fn = k_step},
+    {.name = "log", .fn = k_log},
+};
 static const DpcColl colls[] = {{.kind = DPC_ALL_REDUCE, .axes = 1,
                                  .outer = 1, .size = 1, .inner = 1}};
 static const DpcNode nodes[] = {{"acc", "add", "toy.lua:3"},

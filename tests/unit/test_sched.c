@@ -35,7 +35,7 @@ static void what_runs_is_what_is_meant(void **state)
 
 typedef struct Touch {
     int64_t area, from, to;               /* bytes */
-    Ref root;                             /* NONE: scratch */
+    Ref root, node;                       /* NONE: scratch */
     int turn;
     bool write;
 } Touch;
@@ -75,7 +75,7 @@ static void touch(World *w, uint32_t step, Ref r, int turn, bool write)
     GROW(arena, t->t, t->n, t->cap);
     t->t[t->n++] = (Touch){
         space_leaves(b->space) ? NSPACE + (int64_t)root : b->space, at,
-        at + b->size, root, instance, write
+        at + b->size, root, r, instance, write
     };
 }
 
@@ -98,7 +98,7 @@ static void touch_all(World *w)
             Touches *t = &w->touch[k];
             GROW(arena, t->t, t->n, t->cap);
             t->t[t->n++] = (Touch){ ARENA, q->scratch_at, q->scratch_at
-                                    + l->scratch, NONE, 0, true };
+                                    + l->scratch, NONE, NONE, 0, true };
         }
     }
 }
@@ -224,25 +224,40 @@ static void no_live_bytes_are_shared(const World *w)
     }
 }
 
-/* What writes over what it reads does so index by index. */
+static bool is_aligned(const World *w, const Launch *l)
+{
+    bool is = true;
+    for (int i = 0; i < l->n; i++) {
+        const Node *n = &w->g->node[l->node[i]];
+        is &= pointwise_op(n) || !n->nin || n->op == OP_all_reduce
+            || n->op == OP_copy
+            || (n->op == OP_move && n->attr.sig[0] == '-');
+    }
+    return is;
+}
+
+/* What writes over what it reads does so index by index: by its ops, or the
+ * target says so. */
 static void writers_over_operands_are_aligned(const World *w)
 {
+    const Target *target = target_of_test();
+    const uint32_t *uses = graph_uses(w->g, arena);
     for (uint32_t k = 0; k < w->s->nstep; k++) {
         const Launch *l = &w->s->launch[w->s->step[k].launch];
         const Touches *t = &w->touch[k];
-        bool over = false;
         for (uint32_t i = 0; i < t->n; i++)
-            for (uint32_t m = 0; m < t->n; m++)
-                over |= t->t[i].write && !t->t[m].write
-                    && t->t[i].area == t->t[m].area
-                    && t->t[i].from < t->t[m].to
-                    && t->t[m].from < t->t[i].to;
-        for (int i = 0; over && i < l->n; i++) {
-            const Node *n = &w->g->node[l->node[i]];
-            assert_true(pointwise_op(n) || !n->nin || n->op == OP_all_reduce
-                        || n->op == OP_copy
-                        || (n->op == OP_move && n->attr.sig[0] == '-'));
-        }
+            for (uint32_t m = 0; m < t->n; m++) {
+                const Touch *a = &t->t[i];
+                const Touch *b = &t->t[m];
+                if (!a->write || b->write || a->area != b->area
+                    || a->from >= b->to || b->from >= a->to)
+                    continue;
+                assert_true(a->from == b->from && a->to == b->to);
+                assert_true(is_aligned(w, l)
+                            || (target->over
+                                && target->over(w->g, l->node, l->n, uses,
+                                                b->node, a->node)));
+            }
     }
 }
 

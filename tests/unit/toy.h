@@ -78,9 +78,14 @@ static void toy_draw(void *const *p, const DpcEnv *e)
 }
 
 static const DpcKernel toy_kernels[] = {
-    {"init", toy_init}, {"zero", toy_zero}, {"grad", toy_grad},
-    {"bad", toy_bad}, {"update", toy_update}, {"loss", toy_loss},
-    {"draw", toy_draw}};
+    {.name = "init", .fn = toy_init},
+    {.name = "zero", .fn = toy_zero},
+    {.name = "grad", .fn = toy_grad},
+    {.name = "bad", .fn = toy_bad},
+    {.name = "update", .fn = toy_update},
+    {.name = "loss", .fn = toy_loss},
+    {.name = "draw", .fn = toy_draw},
+};
 static const DpcColl toy_colls[] = {
     {.kind = DPC_ALL_REDUCE, .axes = 1, .outer = 1, .size = 2, .inner = 1}};
 static const DpcNode toy_nodes[] = {
