@@ -39,6 +39,33 @@ static int kernel_sources(const Unit *u, Source *out, Arena *a)
     return n;
 }
 
+/* Is program p the entry, or one of its other sizes (NAME-SIZE)? */
+static bool same_entry(const char *p, const char *entry)
+{
+    size_t n = strcspn(entry, "-");
+    return strcspn(p, "-") == n && strncmp(p, entry, n) == 0;
+}
+
+/* Only steps of training are hunted for numbers that are none; the watches of
+ * kernels that no such program calls are not written. */
+static void watches_drop(Unit *u, const UnitOptions *o)
+{
+    bool *keep = alloc(u->arena, u->nkernel + 1);
+    const char *train = "train";
+    for (int i = 0; i < o->nrun; i++)
+        if (strcmp(o->run[i].command, "train") == 0)
+            train = o->run[i].entry;
+    for (int i = 0; i < u->nprogram; i++) {
+        const Program *p = &u->program[i];
+        for (uint32_t k = 0; k < p->nstep; k++)
+            if (p->step[k].kind == DPC_STEP_KERNEL)
+                keep[p->step[k].call] |= same_entry(p->g->entry, train);
+    }
+    for (uint32_t i = 0; i < u->nkernel; i++)
+        if (!keep[i])
+            u->kernel[i].watch = NULL;
+}
+
 /* Watches, if any: quick to compile, so they go first and fill the gaps. */
 static int watch_sources(const Unit *u, Source *out, Arena *a)
 {
@@ -144,6 +171,7 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     if (!o->emit_c && !o->out)
         return;
     Source s[NFILE + NWATCH + 1];
+    watches_drop(u, o);
     int ns = watch_sources(u, s, a);
     ns += kernel_sources(u, &s[ns], a);
     s[ns++] = (Source){ .name = "unit.c", .text = unit_text(u, o) };
