@@ -57,6 +57,27 @@ split decoder cascade.json train -D batch=4 -D unet=2
 split decoder cascade.json begin2 -D batch=4 -D unet=0
 split vqgan vqgan.json train -D batch=4
 
+# Of a cascade in the host's memory the U-Net at work comes, layer by layer.
+away() {
+    what=$1; shift
+    "$dpc" $what "$dalle/decoder.lua" --config cascade.json -D batch=4 \
+        -D unet=0 "$@" 2>> log
+}
+away eval --entry denoise1 --field > one
+away eval --entry denoise1 --field --offload 'unets.*.**' > two
+if [ -s one ] && cmp -s one two; then ok "a U-Net that comes is the same"
+else not_ok "a U-Net that comes is the same" "$(tail -3 log)"; fi
+away "compile -q" --offload 'unets.*.**' --emit schedule --emit-dir out
+for k in 1 2; do
+    awk -v mine="unets.$((k - 1))." '/^buf unets/ {
+        other += index($2, mine) != 1; held += $3 == "leaves"
+        came += $2 ~ /[.]in$/ && $3 == "arena" }
+        END { exit !(came > 50 && !other && !held) }' \
+        "out/decoder.denoise$k.schedule.ir" && ok "U-Net $k comes alone" ||
+        not_ok "U-Net $k comes alone" "$(grep -m 3 '^buf unets' \
+            "out/decoder.denoise$k.schedule.ir")"
+done
+
 # What is read, not trained, has its own names and no gradient: CLIP and VAE.
 for entry in train eval begin1; do
     "$dpc" print "$dalle/decoder.lua" --config latent.json -D clip=true \
