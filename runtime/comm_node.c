@@ -18,10 +18,12 @@
  * folds its part of what its node has, the members at the same place of all
  * nodes sum that part by MPI, and each fetches the other parts on its node; so
  * a node's link carries each number once each way, whatever ranks it has
- * (Thakur et al. 2005).  This wants as many members on each node.  All else
- * between nodes is MPI's. */
+ * (Thakur et al. 2005).  A reduce_scatter is the first two of them and an
+ * all_gather the last two, of the parts that are kept at that place.  This
+ * wants as many members on each node.  All else between nodes is MPI's. */
 #define _GNU_SOURCE                       /* process_vm_readv */
 #include "runtime/comm_own.h"
+#include "runtime/comm_part.h"
 #include "runtime/fold.h"
 
 #include <errno.h>
@@ -34,6 +36,7 @@
 #include <unistd.h>
 
 enum { SMALL = 4096, BLOCK = 1 << 14, LOOKS = 200, ALIGN = 16 };
+enum { WIDE = 1 << 20 };                   /* bytes */
 
 /* What a rank shows of itself. */
 typedef struct Shown {
@@ -50,28 +53,17 @@ typedef struct Page {
     Shown rank[];                         /* of the node */
 } Page;
 
-/* Where a rank is: its node, by the first rank there, and its number on it. */
-typedef struct Place { int32_t node, local; } Place;
-
-/* What a group has on this node. */
-typedef struct Part {
-    int32_t n, me;                        /* members; which one this rank is */
-    int32_t *rank;                        /* their numbers on the node */
-    bool whole;                           /* there are no others */
-    int32_t outer;                        /* MPI's group of those at this place
-                                             on all nodes; -1: there is none */
-} Part;
-
 typedef struct Node {
     DpcComm comm;
     DpcComm *mpi;                         /* owned */
     Page *page;
     size_t page_bytes;
-    Place *place;                         /* of all ranks */
-    Part part[DPC_NGROUP];
+    DpcPlace *place;                         /* of all ranks */
+    DpcPart part[DPC_NGROUP];
     uint32_t round[DPC_NGROUP];
     DpcPosts posts;
     float *sum, *other;                   /* [BLOCK] */
+    char *wide;                           /* [WIDE]: parts of several nodes */
 } Node;
 
 static const uint64_t known = 0x6470632d6e6f6465;
@@ -277,9 +269,32 @@ static DpcStatus node_all_reduce(DpcComm *c, const DpcWire *w)
     return small ? reduce_small((Node *)c, w) : reduce_large((Node *)c, w);
 }
 
+/* What the members at this place of all nodes are to have of this node's, a
+ * slice at a time; then each of them gets its own of all nodes'. */
+static DpcStatus scatter_over(Node *n, const DpcWire *w)
+{
+    const DpcPart *p = &n->part[w->group];
+    int64_t e = dpc_dtype_size(w->dtype), slice = WIDE / e / p->nodes;
+    publish(n, w);
+    DpcStatus s = meet(n, w->group);
+    for (int64_t i = 0; !s && i < w->count; i += slice) {
+        int64_t k = least(slice, w->count - i);
+        for (int32_t q = 0; !s && q < p->nodes; q++)
+            s = fold_part(n, w, dpc_part_at(p, p->me, q) * w->count + i, k,
+                          n->wide + q * k * e);
+        DpcWire o = *w;
+        o.group = p->outer, o.count = k;
+        o.in = n->wide, o.out = (char *)w->out + i * e;
+        s = s ? s : n->mpi->ops->reduce_scatter(n->mpi, &o);
+    }
+    return s ? s : meet(n, w->group);
+}
+
 static DpcStatus node_reduce_scatter(DpcComm *c, const DpcWire *w)
 {
     Node *n = (Node *)c;
+    if (w->in != w->out && n->part[w->group].outer >= 0)
+        return scatter_over(n, w);
     if (w->in == w->out || !n->part[w->group].whole)
         return n->mpi->ops->reduce_scatter(n->mpi, w);
     publish(n, w);
@@ -304,6 +319,35 @@ static DpcStatus blocks(Node *n, const DpcWire *w, bool exchange)
     return s ? s : meet(n, g);
 }
 
+/* Each gets the parts of those at its place on all nodes, and then fetches what
+ * the others of its node have got. */
+static DpcStatus gather_over(Node *n, const DpcWire *w)
+{
+    const DpcPart *p = &n->part[w->group];
+    int64_t e = dpc_dtype_size(w->dtype), bytes = w->count * e;
+    int64_t slice = WIDE / e / p->nodes;
+    DpcStatus s = DPC_OK;
+    for (int64_t i = 0; !s && i < w->count; i += slice) {
+        int64_t k = least(slice, w->count - i);
+        DpcWire o = *w;
+        o.group = p->outer, o.count = k;
+        o.in = (const char *)w->in + i * e, o.out = n->wide;
+        s = n->mpi->ops->all_gather(n->mpi, &o);
+        for (int32_t q = 0; !s && q < p->nodes; q++)
+            memcpy((char *)w->out + dpc_part_at(p, p->me, q) * bytes + i * e,
+                   n->wide + q * k * e, (size_t)(k * e));
+    }
+    publish(n, w);
+    s = s ? s : meet(n, w->group);
+    for (int32_t i = 1; !s && i < p->n; i++)
+        for (int32_t q = 0, m = (p->me + i) % p->n; !s && q < p->nodes; q++) {
+            int64_t at = dpc_part_at(p, m, q) * bytes;
+            s = take(n, w, m, shown(n, w, m)->wire[w->group].out, at,
+                     (char *)w->out + at, bytes);
+        }
+    return s ? s : meet(n, w->group);
+}
+
 /* A part that lies in another's place in `out` is left to MPI. */
 static DpcStatus node_all_gather(DpcComm *c, const DpcWire *w)
 {
@@ -313,6 +357,8 @@ static DpcStatus node_all_gather(DpcComm *c, const DpcWire *w)
     uintptr_t own = out + (uintptr_t)(c->index[w->group] * bytes);
     uintptr_t end = out + (uintptr_t)(c->members[w->group] * bytes);
     bool apart = in != own && in < end && in + (uintptr_t)bytes > out;
+    if (!apart && n->part[w->group].outer >= 0)
+        return gather_over(n, w);
     if (apart || !n->part[w->group].whole)
         return n->mpi->ops->all_gather(n->mpi, w);
     return blocks(n, w, false);
@@ -365,32 +411,9 @@ static DpcStatus node_vote(DpcComm *c, int32_t *value)
 
 /* ---- the world ---- */
 
-/* Members of a list of ranks that are on this node, and where the list has as
- * many on each: *even. */
-static bool part_make(Node *n, const int32_t *list, int32_t size, Part *p,
-                      bool *even)
-{
-    int32_t node = n->page->first;
-    *p = (Part){.outer = -1, .rank = calloc((size_t)size, sizeof *p->rank)};
-    for (int32_t i = 0; p->rank && i < size; i++)
-        if (n->place[list[i]].node == node) {
-            p->me = list[i] == n->comm.rank ? p->n : p->me;
-            p->rank[p->n++] = n->place[list[i]].local;
-        }
-    p->whole = p->n == size;
-    *even = true;
-    for (int32_t i = 0; i < size; i++) {
-        int32_t k = 0;
-        for (int32_t j = 0; j < size; j++)
-            k += n->place[list[j]].node == n->place[list[i]].node;
-        *even &= k == p->n;
-    }
-    return p->rank != NULL;
-}
-
 /* MPI's group of those at this rank's place on all nodes, if any group of the
  * world wants one: all ranks make it together. */
-static DpcStatus outer_make(Node *n, Part *p, int32_t color, int32_t key,
+static DpcStatus outer_make(Node *n, DpcPart *p, int32_t color, int32_t key,
                             bool even)
 {
     int32_t wants = !p->whole && even && p->n > 1, any = wants, outer;
@@ -418,8 +441,8 @@ static DpcStatus node_group(DpcComm *c, int32_t color, int32_t key,
     c->index[g] = n->mpi->index[g];
     if (list)
         s = n->mpi->ops->all_gather(n->mpi, &w);
-    if (!s && (!list || !part_make(n, list, c->members[g], &n->part[g],
-                                   &even)))
+    if (!s && (!list || !dpc_part_make(n->place, c->rank, list,
+                                       c->members[g], &n->part[g], &even)))
         s = dpc_fail(DPC_MEMORY, "comm: error: no memory");
     if (!s)
         s = outer_make(n, &n->part[g], color, key, even);
@@ -445,12 +468,13 @@ static void node_abort(DpcComm *c, int code)
 static void node_free(Node *n)
 {
     for (int32_t g = 0; g < DPC_NGROUP; g++)
-        free(n->part[g].rank);
+        dpc_part_free(&n->part[g]);
     free(n->place);
     if (n->page)
         munmap(n->page, n->page_bytes);
     free(n->sum);
     free(n->other);
+    free(n->wide);
     free(n);
 }
 
@@ -495,7 +519,7 @@ static DpcStatus probe(Node *n, bool *can)
 static DpcStatus places_make(Node *n)
 {
     int32_t size = n->comm.size;
-    Place mine = {n->page->first, n->comm.local_rank};
+    DpcPlace mine = {n->page->first, n->comm.local_rank};
     const DpcWire w = {.dtype = DPC_I32, .count = 2, .in = &mine,
                        .out = n->place};
     int32_t *list = calloc((size_t)size, sizeof *list);
@@ -503,7 +527,8 @@ static DpcStatus places_make(Node *n)
     bool even;
     for (int32_t i = 0; list && i < size; i++)
         list[i] = i;
-    if (!s && (!list || !part_make(n, list, size, &n->part[0], &even)))
+    if (!s && (!list || !dpc_part_make(n->place, n->comm.rank, list,
+                                       size, &n->part[0], &even)))
         s = dpc_fail(DPC_MEMORY, "comm: error: no memory");
     if (!s)
         s = outer_make(n, &n->part[0], 0, n->comm.rank, even);
@@ -522,8 +547,9 @@ static Node *node_new(DpcComm *mpi)
     n->mpi = mpi;
     n->sum = malloc(BLOCK * sizeof *n->sum);
     n->other = malloc(BLOCK * sizeof *n->other);
+    n->wide = malloc(WIDE);
     n->place = calloc((size_t)mpi->size, sizeof *n->place);
-    if (n->sum && n->other && n->place)
+    if (n->sum && n->other && n->wide && n->place)
         return n;
     node_free(n);
     return NULL;

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 90000, RANKS = 3 };
+enum { MOST = 600000, LARGE = 140000, RANKS = 3 };
 
 typedef struct Bench {
     DpcComm *c;
@@ -139,6 +139,15 @@ static DpcStatus all_kinds(Bench *b, int dtype, int64_t count)
     return s ? s : exchange(b, w);
 }
 
+/* Parts that go over the nodes in slices. */
+static DpcStatus large_parts(Bench *b)
+{
+    DpcWire w = {.dtype = DPC_F32, .fold = DPC_SUM, .count = LARGE};
+    DpcStatus s = scatter(b, w);
+    s = s ? s : gather(b, w, false);
+    return s ? s : gather(b, w, true);
+}
+
 /* Ranks 0 and 2 apart from 1, in falling order: a group of its own. */
 static DpcStatus some_ranks(Bench *b)
 {
@@ -147,7 +156,7 @@ static DpcStatus some_ranks(Bench *b)
     if (s)
         return s;
     b->wrong += b->c->members[g] != (b->c->size + 1 - odd) / 2;
-    float x = (float)b->c->rank, y[MOST / 1000];
+    float x = (float)b->c->rank, y[RANKS + 1];
     DpcWire w = {.dtype = DPC_F32, .group = g, .count = 1, .in = &x,
                  .out = y};
     if ((s = b->c->ops->all_gather(b->c, &w)))
@@ -201,6 +210,7 @@ static DpcStatus everything(Bench *b)
     for (int d = DPC_F32; !s && d <= DPC_I32; d++)
         for (int i = 0; !s && i < 5; i++)
             s = all_kinds(b, d, counts[i]);
+    s = s ? s : large_parts(b);
     s = s ? s : some_ranks(b);
     s = s ? s : hops(b, true);
     s = s ? s : hops(b, false);
