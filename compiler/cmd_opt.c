@@ -147,10 +147,29 @@ static void line(Line *l, const char *kind, const char *name, Ref r)
                sqrt(square / (double)n));
 }
 
-static void eval_entry(const Options *o, const Graph *g)
+/* Params and states hold what `init`, if there is one, starts them as: drawn
+ * values may be none that a step can meet, as a sum of squares below zero. */
+static Eval *eval_begin(const Options *o, const Graph *g, const Graph *init)
 {
-    Line l = { o, g, eval_new(g, o->field ? FIELD : REAL, (uint64_t)o->seed, 0),
-               0 };
+    Eval *e = eval_new(g, o->field ? FIELD : REAL, (uint64_t)o->seed, 0);
+    if (o->field || !init)
+        return e;
+    Eval *start = eval_new(init, REAL, (uint64_t)o->seed, 0);
+    eval_run(start);
+    for (uint32_t i = 0; i < init->nset; i++) {
+        const Node *from = &init->node[init->set[i].leaf];
+        for (Ref r = 0; r < g->n; r++)
+            if (g->node[r].op == from->op && from->name
+                && strcmp(g->node[r].name, from->name) == 0)
+                eval_set(e, r, eval_get(start, init->set[i].value));
+    }
+    eval_free(start);
+    return e;
+}
+
+static void eval_entry(const Options *o, const Graph *g, const Graph *init)
+{
+    Line l = { o, g, eval_begin(o, g, init), 0 };
     eval_run(l.e);
     if (o->json)
         printf("{\"entry\": \"%s\", \"values\": [", g->entry ? g->entry : "");
@@ -167,7 +186,7 @@ static void eval_entry(const Options *o, const Graph *g)
 }
 
 /* What --dump names, of the entry that has such. */
-static void eval_dump(const Options *o, const Graph *g)
+static void eval_dump(const Options *o, const Graph *g, const Graph *init)
 {
     static bool again;
     if (o->field)
@@ -176,7 +195,7 @@ static void eval_dump(const Options *o, const Graph *g)
         usage("--dump: more than one entry has such a value; name one by "
               "--entry");
     again = true;
-    Eval *e = eval_new(g, REAL, (uint64_t)o->seed, 0);
+    Eval *e = eval_begin(o, g, init);
     Dump d = dump_open(o);
     eval_run(e);
     for (uint32_t i = 0; i < g->nout; i++) {
@@ -236,6 +255,7 @@ static Graph *prepare(const Options *o, Graph *const *entry, int n, int i)
 int cmd_eval(const Options *o)
 {
     Graph *one[1], **entry = one;
+    const Graph *init = NULL;
     int n = 1, shown = 0;
     if (o->cases)
         return cmd_eval_cases(o);
@@ -244,6 +264,7 @@ int cmd_eval(const Options *o)
     if (ends_with(o->file[0], ".lua")) {
         Model *m = model_open(o);
         entry = m->entry, n = m->nentry;
+        init = model_entry(m, "init");
     } else
         one[0] = graph_read(o, o->file[0]);
     for (int i = 0; i < n; i++) {
@@ -251,9 +272,9 @@ int cmd_eval(const Options *o)
                          strcmp(entry[i]->entry, o->entry) != 0))
             continue;
         const Graph *g = prepare(o, entry, n, i);
-        eval_entry(o, g);
+        eval_entry(o, g, init);
         if (has_dump(g))
-            eval_dump(o, g);
+            eval_dump(o, g, init);
         shown++;
     }
     if (!shown)

@@ -38,6 +38,8 @@ block docs/models.md 'x:move("b n' > calls
 end } }'; } > sig.lua
 works "models.md: its signatures are right" "$dpc" check sig.lua
 
+block docs/parity.md "-- mine.lua" > mine.lua
+works "parity.md: the sample case passes" "$dpc" eval --cases mine.lua
 cp "$root/models/mlp.lua" .
 block docs/plans.md "-- Tensor parallelism" > tp.lua
 "$dpc" eval --field mlp.lua --entry train > one 2> log
