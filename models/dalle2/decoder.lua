@@ -15,7 +15,7 @@ local optim = require "optim"
 local data = require "data"
 local net = require "net"
 
-local batch = dpc.option("batch", net.tiny and 4 or 16, "pictures a step", 1)
+local batch = dpc.option("batch", net.tiny and 4 or 32, "pictures a step", 1)
 
 -- Scaled CLIP embeddings of the pictures, f32 [b, embed].
 local function embedding(d)
@@ -39,7 +39,7 @@ local function train()
   e = e + dpc.random("normal", e:dims()) * jitter
   local drop = dpc.random("uniform", { batch }):lt(p)      -- [b]
   local loss = loss_of(d, e, drop)
-  local out = optim.step(loss, { lr = 2e-3, warmup = 100, steps = 3000,
+  local out = optim.step(loss, { lr = 2.5e-3, warmup = 60, steps = 1200,
                                  ema = 0.99 })
   out.loss = loss
   return out

@@ -106,7 +106,7 @@ local function train()
   local logit = net.judge(d.picture)                       -- [b, 10]
   local class = nn.one_hot(d.garment, NG)
   local loss = nn.cross_entropy(logit, class)
-  local out = optim.step(loss, { lr = 2e-3, warmup = 50, steps = 1600,
+  local out = optim.step(loss, { lr = 2e-3, warmup = 50, steps = 1300,
                                  ema = 0.99 })
   remember(d)
   out.loss, out.accuracy = loss, nn.accuracy(logit, class)

@@ -253,7 +253,7 @@ class Prior(nn.Module):
 
 
 class Decoder(nn.Module):
-    BATCH = 16
+    BATCH = 32
 
     def __init__(self, c1=64, c2=128):
         super().__init__()
