@@ -102,12 +102,15 @@ static uint32_t step_nodes(const Trail *t)
 static FeatureSet seen_of(const Trail *t, FeatureSet has)
 {
     FeatureSet marks = FEATURE_SET(halos) | FEATURE_SET(rings)
-        | FEATURE_SET(compress) | FEATURE_SET(offload), seen = 0;
+        | FEATURE_SET(compress) | FEATURE_SET(offload) | FEATURE_SET(spill);
+    FeatureSet seen = 0;
     for (uint32_t i = 0; i < t->n; i++)
         for (Ref r = 0; r < t->stop[i].g->n; r++) {
             const Node *n = &t->stop[i].g->node[r];
             seen |= n->op == OP_halo ? FEATURE_SET(halos)
                   : n->op == OP_ring ? FEATURE_SET(rings)
+                  : n->op == OP_copy && n->segment == FORWARD
+                        && n->place == HOST ? FEATURE_SET(spill)
                   : n->op != OP_state && n->op != OP_param ? 0
                   : (n->attr.residual ? FEATURE_SET(compress) : 0)
                   | (n->place == HOST ? FEATURE_SET(offload) : 0);
@@ -124,6 +127,10 @@ static void pair_prove(const Options *base, int64_t pair, int attempt,
     snprintf(r->family, sizeof r->family, "%s", p.m->name);
     r->features = p.has;
     Job job = job_open(&o, p.plan);
+    Cluster quick = *job.cluster;
+    quick.rates.copy = 1e30, quick.rates.launch = 1e-30;
+    if (p.has & FEATURE_SET(spill))       /* else nothing rests long enough */
+        job.cluster = &quick;
     Trail t = { .arena = o.arena };
     Graph **done = verify_run(p.g, &job, &t, &roles);
     r->nodes = step_nodes(&t);

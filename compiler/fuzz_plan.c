@@ -343,18 +343,25 @@ static void storage_draw(Drawing *w)
         has(w, FEATURE_exact);
 }
 
-/* All leaves, or some by name; small ones, too, which words leave alone. */
+/* All leaves, or some by name; small ones, too, which words leave alone.
+ * Values that wait for backward. */
 static void offload_draw(Drawing *w)
 {
     static const char *const lists[] = { "**", "adam.**", "ema.**,*.w",
                                          "*.*.w,adam.m.**" };
     Plan *p = w->plan;
-    if (!wants(w, FEATURE_offload, 1))
+    bool leaves = wants(w, FEATURE_offload, 1);
+    bool spill = wants(w, FEATURE_spill, 1);
+    const char *list = leaves ? lists[draw_below(w->d, COUNT(lists))] : "";
+    if (!leaves && !spill)
         return;
-    p->offload = lists[draw_below(w->d, COUNT(lists))];
-    for (Ref r = 0; r < w->g->n; r++)
+    p->offload = fmt(w->arena, "%s%s", list, !spill ? "" : leaves
+                     ? ",activations" : "activations");
+    for (Ref r = 0; r < w->g->n && leaves; r++)
         if (offload_names(&p->mesh, p->offload, &w->g->node[r], w->arena))
             has(w, FEATURE_offload);
+    if (spill)
+        has(w, FEATURE_spill);
 }
 
 /* Of ten leaves, so many are split: few or most, if any need be. */

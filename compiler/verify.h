@@ -63,6 +63,7 @@ int verify_fuzz(const Options *);
     X(halos,             NULL,          1, 0) \
     X(rings,             NULL,          1, 0) \
     X(offload,           NULL,          0, 0) \
+    X(spill,             NULL,          0, 0) \
     X(frozen,            NULL,          0, 0) \
     X(zero,              "partitioner", 1, 0) \
     X(hsdp,              "partitioner", 1, 0) \

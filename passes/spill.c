@@ -34,11 +34,13 @@ static bool is_late(const Node *n)
     return n->segment == BACKWARD || n->segment == WEIGHT;
 }
 
+/* A pack is what one library call reads, and has bytes of its own. */
 static bool is_kept_here(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
     bool leaf = ops[n->op].leaf && n->kernel < 0;
     return n->segment == FORWARD && n->place == DEVICE && !leaf
+        && n->op != OP_pack
         && !node_is_view(n)
         && node_along(g, r) == (n->loop & mesh_axes(&g->mesh, TIME));
 }

@@ -191,6 +191,31 @@ static void waiting_in_the_hosts_memory_changes_no_value(void **state)
     assert_true(turns > 20 && moved > turns + 10);
 }
 
+/* The call that reads a pack looks for it; what came back is none. */
+static void a_pack_stays(void **state)
+{
+    (void)state;
+    Graph *g = graph_parse(arena,
+        "entry train\nphase local\n"
+        "x = input : f32[2,8,16,16] seg=forward\n"
+        "w = param : f32[8,8,3,3]\n"
+        "p = pack w for=0 : f32[8,8,3,3] seg=forward\n"
+        "y = conv x, p pad=1 : f32[2,8,16,16] seg=forward layout=231\n"
+        "h = conv y, p pad=1 : f32[2,8,16,16] seg=forward layout=231\n"
+        "k = mul h, h : f32[2,8,16,16] seg=backward layout=231\n"
+        "e = conv k, p pad=1 : f32[2,8,16,16] seg=backward layout=231\n"
+        "z = mul e, y : f32[2,8,16,16] seg=backward layout=231\n"
+        "return z=z\n", "pack");
+    Plan p = { .offload = "activations" };
+    Job j = { .keep = arena, .plan = &p, .target = target_of_test(),
+              .cluster = &quick };
+    const Graph *out = run_passes("fuse,spill", g, &j);
+    assert_true(copies_to(out, HOST) > 0);
+    for (Ref r = 0; r < out->n; r++)
+        assert_false(node_moves(out, r)
+                     && out->node[out->node[r].in[0]].op == OP_pack);
+}
+
 /* Forward's readers read the value, backward's the copy that came back. */
 static void backward_reads_the_copy(void **state)
 {
@@ -233,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_does_not_wait_is_refused),
         cmocka_unit_test(a_kernel_on_the_hosts_bytes_is_refused),
         cmocka_unit_test(waiting_in_the_hosts_memory_changes_no_value),
+        cmocka_unit_test(a_pack_stays),
         cmocka_unit_test(backward_reads_the_copy),
         cmocka_unit_test(copies_that_take_longer_than_the_rest_are_not_made),
     };
