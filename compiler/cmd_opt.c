@@ -252,6 +252,16 @@ static Graph *prepare(const Options *o, Graph *const *entry, int n, int i)
     return g;
 }
 
+/* A part of a pipeline has no values without what the others send. */
+static void part_check(const Options *o, const Graph *g)
+{
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_recv)
+            err(g->node[r].loc, "eval: \"%s\" comes from another role, and "
+                "\"%s\" holds role %d alone; print the graph of all with "
+                "--after=local", g->node[r].name, o->file[0], g->role);
+}
+
 int cmd_eval(const Options *o)
 {
     Graph *one[1], **entry = one;
@@ -266,7 +276,7 @@ int cmd_eval(const Options *o)
         entry = m->entry, n = m->nentry;
         init = model_entry(m, "init");
     } else
-        one[0] = graph_read(o, o->file[0]);
+        part_check(o, one[0] = graph_read(o, o->file[0]));
     for (int i = 0; i < n; i++) {
         if (o->entry && (!entry[i]->entry ||
                          strcmp(entry[i]->entry, o->entry) != 0))

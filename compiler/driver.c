@@ -72,7 +72,7 @@ static void differs(const Options *o, const char *flag, const char *said,
 }
 
 /* A plan file says all of a plan: a flag beside it may only say the same.
- * --offload alone may move more of it. */
+ * --offload may move what a plan that moves nothing leaves. */
 static void flags_agree(const Options *o, const Plan *p)
 {
     Plan mine = *p;
@@ -85,6 +85,8 @@ static void flags_agree(const Options *o, const Plan *p)
     if (o->recompute && !recompute_read(o->arena, o->recompute, &mine)
         && (mine.recompute != p->recompute || mine.bytes != p->bytes))
         differs(o, "recompute", o->recompute, recompute_word(o->arena, p));
+    if (o->offload && p->offload && strcmp(o->offload, p->offload) != 0)
+        differs(o, "offload", o->offload, p->offload);
     if (o->cluster && ranks > ranks_most(o))
         usage("--cluster %s: ranks are %d, but the plan \"%s\" has %d",
               o->cluster, ranks_most(o), o->plan, ranks);

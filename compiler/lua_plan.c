@@ -153,7 +153,9 @@ static void leaf_read(lua_State *L, Planning *p, const Node *n)
                     n->name, l.ndim, luaL_tolstring(L, -2, NULL));
     for (int d = 0; d < l.ndim; d++) {
         int t = lua_geti(L, -1, d + 1);
-        if (t != LUA_TNIL && t != LUA_TSTRING && t != LUA_TBOOLEAN)
+        bool none = t == LUA_TNIL || (t == LUA_TBOOLEAN
+                                      && !lua_toboolean(L, -1));
+        if (!none && t != LUA_TSTRING)
             plan_fail(L, p, "leaf \"%s\": the split of dimension %d is a "
                     "%s", n->name, d, lua_typename(L, t));
         l.split[d] = split_read(L, p, what, text_at(L, -1), &taken);
@@ -289,6 +291,9 @@ static void word_recompute(lua_State *L, Planning *p, int i)
 static void word_offload(lua_State *L, Planning *p, int i)
 {
     int t = lua_getfield(L, i, "offload");
+    if (t != LUA_TNIL && t != LUA_TSTRING)
+        plan_fail(L, p, "offload: a list in one text is wanted, "
+                  "\"states,params\"; this is a %s", lua_typename(L, t));
     const char *wrong = t == LUA_TNIL ? NULL
         : offload_read(front_of(L)->a, intern(front_of(L)->a, text_at(L, -1)),
                        p->entry, p->nentry, p->plan);

@@ -118,6 +118,11 @@ disagrees micro 4 2
 disagrees dtype bf16 f32
 disagrees recompute full selective
 disagrees cluster 1x1xa100-80 2
+"$dpc" plan "$mlp" --ranks 2 --micro 2 --offload states -o mine.lua 2> log
+disagrees offload params states
+echo 'return {}' > bare.lua
+run "$dpc" plan "$mlp" --ranks 2 --cluster ./bare.lua -o bare.plan.lua
+exits 0 "a cluster that says nothing is this machine" "^ddp "
 run "$dpc" plan "$mlp" --partitioner auto --plan mine.lua
 exits 2 "a plan file beside auto" "exclude each other"
 

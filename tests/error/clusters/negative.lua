@@ -1,0 +1,6 @@
+return {
+    levels = {
+        { name = "nvlink", bandwidth = 229e9 },
+        { name = "network", bandwidth = -23e9 },
+    },
+}

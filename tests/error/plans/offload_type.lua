@@ -1,0 +1,5 @@
+return {
+    mesh = {},
+    leaf = {},
+    offload = { "states" },
+}
