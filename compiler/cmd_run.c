@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,31 @@ static int launch(const char **arg)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* mpirun keeps what each rank says in DIR/1/rank.N/std{out,err}. */
+static int log_to(const Options *o, const char **arg)
+{
+    struct stat st;
+    if (mkdir(o->log_dir, 0777) != 0
+        && (stat(o->log_dir, &st) != 0 || !S_ISDIR(st.st_mode)))
+        err_code(5, o->log_dir, "no folder for logs: %s", strerror(errno));
+    arg[0] = "--output-filename", arg[1] = o->log_dir;
+    return 2;
+}
+
+/* mpirun's words, up to the number of ranks.  Without -v it adds none to what
+ * they say when one fails. */
+static int launcher_words(const Options *o, int64_t ranks, const char **arg)
+{
+    int n = 0;
+    arg[n++] = "mpirun";
+    if (!o->verbose)
+        arg[n++] = "--quiet";
+    if (o->log_dir)
+        n += log_to(o, arg + n);
+    arg[n++] = "-n", arg[n++] = fmt(o->arena, "%lld", (long long)ranks);
+    return n;
+}
+
 int cmd_run(const Options *o)
 {
     int64_t ranks = o->ranks_n ? o->ranks_n : 1;
@@ -94,17 +120,16 @@ int cmd_run(const Options *o)
         err(bin, "cannot be run: %s", strerror(errno));
     if (!strchr(bin, '/'))
         bin = fmt(o->arena, "./%s", bin);
-    if (ranks > 1) {
-        arg[n++] = "mpirun", arg[n++] = "-n";
-        arg[n++] = fmt(o->arena, "%lld", (long long)ranks);
-    }
+    bool many = ranks > 1 || o->log_dir;
+    if (many)
+        n = launcher_words(o, ranks, arg);
     arg[n++] = bin;
     for (int i = 1; i < o->nfile; i++)
         arg[n++] = o->file[i];
     environment(o, ranks);
     for (int i = 0; o->verbose && i < n; i++)
         fprintf(stderr, "%s%s", arg[i], i + 1 < n ? " " : "\n");
-    if (ranks > 1)
+    if (many)
         return launch(arg);
     start(arg);
 }

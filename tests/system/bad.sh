@@ -55,6 +55,15 @@ ranks 3 two.bin train --data data --steps 5
 exits 1 "too many ranks" "ranks: the plan is for 2 .*but 3 came"
 told_once "too many ranks"
 
+# dpc run tells it without mpirun's own words, and keeps what each rank said.
+run "$dpc" run -n 2 --log-dir logs ./two.bin train --data nowhere
+exits 1 "dpc run, on no data" "nowhere"
+if ! grep -q "Primary job\|mpirun detected" log && [ -f logs/1/rank.1/stderr ] \
+    && cat logs/1/rank.?/stderr | grep -q nowhere; then ok "--log-dir"
+else not_ok "--log-dir" "$(cat log; find logs)"; fi
+run "$dpc" run -n 2 --log-dir two.bin ./two.bin train --data data
+exits 5 "--log-dir that is a file" "two.bin: error: no folder for logs"
+
 # apart ARGS: the second of two ranks gets other ones.
 apart() { run mpirun -n 1 ./two.bin train --data data --steps 5 : -n 1 ./two.bin train "$@"; }
 "$tool" idx fewer 256 12 12
