@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { JOBS = 16, EVERY_PLANTED = 50, SECONDS = 60 };
+enum { JOBS = 16, EVERY_PLANTED = 50, SECONDS = 60, FAMILIES = 9 };
 
 typedef enum Ending { PROVEN, REFUSED, DIFFERS, CRASHED, NENDING } Ending;
 
@@ -32,6 +32,7 @@ typedef struct Tally {
     int64_t count[NENDING], planted, found, redrawn;
     Cover cover;
     uint32_t fewest, most;                /* nodes */
+    struct { char name[32]; int64_t n; } family[FAMILIES];    /* proven */
 } Tally;
 
 /* ---- one pair ---- */
@@ -62,7 +63,6 @@ static Draw draw_of(uint64_t seed)
 
 Pair pair_draw(Options *o, int64_t pair, int attempt)
 {
-    enum { FAMILIES = 9 };
     uint64_t first = (uint64_t)(o->seed + pair);
     uint64_t seed = first + (uint64_t)attempt * 1000003;
     const char **path = alloc(o->arena, sizeof *path);
@@ -210,6 +210,18 @@ static Result child_end(const Child *c)
     return r;
 }
 
+static void family_count(Tally *t, const char *name)
+{
+    int i = 0;
+    while (i < FAMILIES && *t->family[i].name
+           && strcmp(t->family[i].name, name) != 0)
+        i++;
+    if (i < FAMILIES && *name) {
+        snprintf(t->family[i].name, sizeof t->family[i].name, "%s", name);
+        t->family[i].n++;
+    }
+}
+
 static void result_take(Tally *t, int64_t pair, const Result *r)
 {
     static const char *const said[] = { "proven", "refused", "DIFFERS",
@@ -221,6 +233,7 @@ static void result_take(Tally *t, int64_t pair, const Result *r)
     if (!fault) {
         t->count[r->ending]++;
         cover_add(&t->cover, r->ending == PROVEN ? r->features : 0);
+        family_count(t, r->ending == PROVEN ? r->family : "");
     }
     if (r->nodes) {
         t->fewest = t->fewest && t->fewest < r->nodes ? t->fewest : r->nodes;
@@ -228,8 +241,8 @@ static void result_take(Tally *t, int64_t pair, const Result *r)
     }
     if (fault == wrong && !(t->o->verbose && !fault))
         return;
-    fprintf(stderr, "seed %lld: %s%s: %s %s\n",
-            (long long)(t->o->seed + pair), r->family,
+    fprintf(stderr, "seed %lld: %s, %u nodes%s: %s %s\n",
+            (long long)(t->o->seed + pair), r->family, r->nodes,
             fault ? ", fault planted" : "", said[r->ending], r->text);
 }
 
@@ -259,6 +272,11 @@ static void tally_json(const Tally *t, int64_t n, double seconds)
            (long long)t->count[DIFFERS], (long long)t->count[CRASHED],
            (long long)t->planted, (long long)t->found, t->fewest, t->most,
            seconds);
+    printf(" \"families\": {");
+    for (int i = 0; i < FAMILIES && *t->family[i].name; i++)
+        printf("%s\"%s\": %lld", i ? ", " : "", t->family[i].name,
+               (long long)t->family[i].n);
+    printf("},\n");
     cover_json(&t->cover);
     printf("}\n");
 }
@@ -266,6 +284,11 @@ static void tally_json(const Tally *t, int64_t n, double seconds)
 static void tally_print(const Tally *t, int64_t n, double seconds)
 {
     cover_print(&t->cover, n);
+    printf("of each kind of model:");
+    for (int i = 0; i < FAMILIES && *t->family[i].name; i++)
+        printf("%s %s %lld", i ? "," : "", t->family[i].name,
+               (long long)t->family[i].n);
+    printf("\n");
     printf("%lld pairs of %u to %u nodes: %lld proven, %lld refused (%lld "
            "drawn again), %lld differ, %lld crashed; %lld of %lld planted "
            "faults found; %.1f s\n",

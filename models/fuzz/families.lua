@@ -60,7 +60,7 @@ function family.gpt(draw)
 end
 
 -- A U-Net with skips by concatenation or sum, norms in groups, attention in
--- the middle; predicts the noise.
+-- the middle where it is not deep; predicts the noise.
 function family.unet(draw)
   local c, levels = draw.pick{ 4, 8 }, 1 + draw.below(2)
   local x0 = dpc.input("x", { B, 3, 8, 8 })                  -- [b, c, h, w]
@@ -68,7 +68,8 @@ function family.unet(draw)
   local joined = draw.coin()
   return process:loss(x0, function(x, t)
     local cond = nn.time_embedding("time", t, 8, 8)          -- [b, 8]
-    local o = { cond = draw.coin() and cond or nil, groups = 2 }
+    local wide = levels == 1                  -- or deep, else it grows large
+    local o = { cond = wide and draw.coin() and cond or nil, groups = 2 }
     local h, skips = nn.conv2d("in", x, c, 3), {}
     for i = 1, levels do
       h = maybe_frozen(draw, function()
@@ -77,8 +78,10 @@ function family.unet(draw)
       skips[i] = h
       h = nn.space_to_depth(h, 2)
     end
-    h = nn.resnet("mid", h, 4 * c, o)
-    if draw.coin() then h = nn.pixel_attention("attn", h, 2, o) end
+    if wide then
+      h = nn.resnet("mid", h, 4 * c, o)
+      if draw.coin() then h = nn.pixel_attention("attn", h, 2, o) end
+    end
     for i = levels, 1, -1 do
       h = nn.nearest(nn.conv2d("up" .. i, h, c * i, 1), 2)
       h = joined and h:concat(skips[i], { dim = 1 }) or h + skips[i]
