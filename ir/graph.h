@@ -134,6 +134,9 @@ typedef struct Graph {
     uint32_t nchunk;                      /* in the order of their begin, of */
     Chunk *chunk;                         /* all roles */
     int role;                             /* whose part this is; -1: all */
+    double remade, remade_least;          /* seconds of what recompute chose to
+                                             make again; no choice of a peak as
+                                             low takes less.  Not printed */
     struct Sched *sched;                  /* NULL before PHASE_SCHED */
 } Graph;
 

@@ -59,6 +59,7 @@ typedef struct Sched {
     int64_t lower;                        /* largest sum of live ARENA bytes */
     uint32_t peak;                        /* the step at which ARENA peaks */
     int64_t host_lower;                   /* the same of HOST_ARENA */
+    uint32_t host_peak;
 } Sched;
 
 /* Group the nodes into launches: those of one bucket, of one kernel, and

@@ -328,6 +328,7 @@ static void sched_print(Str *s, const Graph *g, FILE *f)
     int_key(s, "lower", c->lower, 0);
     int_key(s, "peak", c->peak, 0);
     int_key(s, "host_lower", c->host_lower, 0);
+    int_key(s, "host_peak", c->host_peak, 0);
     int_key(s, "events", c->nevent, 0);
     str_add(s, "\n");
     for (Ref r = 0; c->buf && r < g->n; r++, flush(s, f))

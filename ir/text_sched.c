@@ -45,6 +45,8 @@ void parse_sched(Parser *p)
             c->peak = (uint32_t)v;
         else if (strcmp(key, "host_lower") == 0)
             c->host_lower = v;
+        else if (strcmp(key, "host_peak") == 0)
+            c->host_peak = (uint32_t)v;
         else if (strcmp(key, "events") == 0)
             c->nevent = (int)v;
         else

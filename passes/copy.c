@@ -12,6 +12,7 @@ Copy copy_begin(const Graph *in, Job *j)
     c.out->nstage = in->nstage, c.out->role_of = in->role_of;
     c.out->nchunk = in->nchunk, c.out->chunk = in->chunk;
     c.out->role = in->role;
+    c.out->remade = in->remade, c.out->remade_least = in->remade_least;
     for (Ref r = 0; r < in->n; r++)
         c.map[r] = NONE;
     return c;

@@ -266,14 +266,13 @@ static void settle(Buf *b)
 static void place_arena(Mem *m, Space space)
 {
     Sched *s = m->s;
-    uint32_t peak;
     m->nitem = 0;
     value_items(m, space);
     if (space == ARENA)
         scratch_items(m);
     s->bytes[space] = place_items(m->item, m->nitem, s->nstep,
         space == ARENA ? &s->lower : &s->host_lower,
-        space == ARENA ? &s->peak : &peak);
+        space == ARENA ? &s->peak : &s->host_peak);
     for (uint32_t i = 0; i < m->nitem; i++)
         if (m->item[i].node == NONE)
             s->step[m->item[i].index].scratch_at = m->item[i].at;

@@ -35,6 +35,9 @@ static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c)
 {
     Tried t = { .g = recompute_clone(a, g, c->keep),
                 .cost = c->answer.cost };
+    t.g->remade = t.cost;
+    t.g->remade_least = c->exact && c->fits ? t.cost
+                      : recompute_least(&a->q, c->answer.peak);
     t.arena = held_by(t.g, a->job).arena;
     return t;
 }

@@ -32,6 +32,10 @@ else not_ok "decoder: half its arena for <= 25 % flops" "$again"; fi
 grep -q "the arena is fullest at step" log && grep -q " MiB  v.*net.lua:" log \
     || not_ok "compile -v says who lives at the peak" "it does not"
 
+set -- $(sed -n 's/^dpc: train: what was chosen .* takes \(.*\) ms; .* less than \(.*\)/\1 \2/p' log) 0 0
+if holds "$2 > 0 && $1 >= $2"; then ok "the choice beside what bounds it"
+else not_ok "the choice beside what bounds it" "$1 ms, bound $2"; fi
+
 # The same training whatever is made again.
 "$tool" idx data 512 28 28
 for word in none full states activations; do
@@ -41,6 +45,8 @@ for word in none full states activations; do
     esac
     "$dpc" compile -v "$root/models/dalle2/decoder.lua" -D size=tiny \
         -D batch=8 --ranks 2 $what -o "$word.bin" > log 2>&1
+    test $word != activations || grep -q "host's arena is fullest" log \
+        || not_ok "$what: who lives in the host's arena" "$(cat log)"
     note "$word: $(sed -n 's/^dpc: train: backward //p' log)"
     ranks 2 "$word.bin" train --data idx:data --steps 5 --seed 3 \
         --out "$word" || not_ok "$what trains" "exit $rc"
