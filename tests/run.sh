@@ -85,7 +85,7 @@ jobs() {
     for t; do
         test -f "$t" && [ "${t##*/}" != lib.sh ] && wanted "$t" && echo "$t"
     done | sort -s -k1,1 > "$tmp/jobs"
-    for long in test_models verify forced parity exact equality cluster \
+    for long in verify parity equality exact forced test_models cluster \
             test_cuda uneven; do
         grep "/$long\." "$tmp/jobs"
     done > "$tmp/first"

@@ -8,8 +8,7 @@
 # optimizes them is for other tests (system/equality).
 . "$(dirname "$0")/../system/lib.sh"
 "$tool" idx photos 256 28 28
-printf '#!/bin/sh\nexec %s "$@" -O0\n' "${CC:-gcc}" > quick
-chmod +x quick
+quick
 
 # ranks, micro-batches, partitioner and its options
 plans='2 1 ddp
@@ -60,21 +59,13 @@ plans='2 1 ddp
 # trains NAME RANKS OPTION...: 30 steps in NAME.
 trains() {
     name=$1 n=$2; shift 2
-    CC=$PWD/quick "$dpc" compile "$root/models/$file.lua" $small -o "$name.bin" \
+    "$dpc" compile "$root/models/$file.lua" $small -o "$name.bin" \
         --ranks "$n" "$@" > log 2>&1 &&
         ranks "$n" "$name.bin" train --data photos --steps 30 --seed 3 \
             --out "$name"
     rc=$?
     rm -f "$name.bin"
     return $rc
-}
-
-# off FROM TO NAME: largest relative difference of the losses FROM..TO.
-off() {
-    field loss one/metrics.jsonl | sed -n "$1,$2p" > a
-    field loss "$3/metrics.jsonl" | sed -n "$1,$2p" > b
-    paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
-        if (d > most) most = d; n++ } END { print n ? most + 0 : 9 }'
 }
 
 # under RANKS MICRO PARTITIONER OPTION...
@@ -84,7 +75,7 @@ under() {
     if ! trains other "$n" --micro "$micro" --partitioner "$@"; then
         not_ok "$claim" "exit $rc"; return
     fi
-    first=$(off 1 3 other) last=$(off 30 30 other)
+    first=$(losses_off one other 1 3) last=$(losses_off one other 30 30)
     note "$claim: $first $last"
     if holds "$first <= 1e-6" && holds "$last <= 1e-3"; then ok "$claim"
     else not_ok "$claim" "losses part by $first, then $last"; fi

@@ -6,16 +6,6 @@
 "$tool" idx data 512 12 12
 more= data=data
 
-# losses FILE: of the first five steps.
-losses() { field loss "$1" | head -5; }
-
-# off FILE FILE: largest relative difference of losses; 9 if there are none.
-off() {
-    losses "$1" > one; losses "$2" > other
-    paste one other | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
-        if (d > most) most = d; n++ } END { print n == 5 ? most + 0 : 9 }'
-}
-
 # steps MODEL RANKS MICRO: 50 steps in MODEL-RANKS-MICRO.
 steps() {
     k=$1-$2-$3
@@ -27,7 +17,7 @@ steps() {
 same() {
     k=$1-$2-$3 name="$1: $2 ranks, $3 micro-batches"
     if ! steps "$@"; then not_ok "$name train" "exit $rc"; return; fi
-    d=$(off "$1-1-1/metrics.jsonl" "$k/metrics.jsonl")
+    d=$(losses_off "$1-1-1" "$k" 1 5)
     t=$("$tool" diff "$1-1-1/ckpt/step-00000050" "$k/ckpt/step-00000050")
     note "$1 ranks=$2 micro=$3: losses $d, tensors $t"
     if holds "$d <= 1e-6"; then ok "$name: losses"

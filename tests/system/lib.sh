@@ -33,6 +33,15 @@ compile() {
     "$dpc" compile "$lua" -o "$bin" "$@" > log 2>&1
 }
 
+# From here on dpc's C compiler is told to be quick: kernels that run for
+# milliseconds are compiled for seconds.  How it optimizes them is for other
+# tests (equality, exact).
+quick() {
+    printf '#!/bin/sh\nexec %s "$@" -O0\n' "${CC:-gcc}" > "$work/quick"
+    chmod +x "$work/quick"
+    export CC="$work/quick"
+}
+
 # run COMMAND...: at most ten minutes; its talk in log, its exit code in rc.
 run() {
     timeout -k 5 600 "$@" > log 2>&1 < /dev/null
@@ -68,6 +77,18 @@ exits() {
 
 # field KEY FILE: values of a key in lines of JSON, one a line.
 field() { sed -n "s/.*\"$1\":\\([^,}]*\\).*/\\1/p" "$2"; }
+
+# losses_off RUN RUN FROM TO: largest relative difference of these losses; 9 if
+# one is missing, or no number.
+losses_off() {
+    field loss "$1/metrics.jsonl" | sed -n "$3,$4p" > "$work/losses-a"
+    field loss "$2/metrics.jsonl" | sed -n "$3,$4p" > "$work/losses-b"
+    paste "$work/losses-a" "$work/losses-b" | awk -v want=$(($4 - $3 + 1)) '
+        $1 ~ /^-?[0-9.]/ && $2 ~ /^-?[0-9.]/ {
+            d = ($1 - $2) / $1; d = d < 0 ? -d : d
+            if (d > most) most = d; n++ }
+        END { print n == want ? most + 0 : 9 }'
+}
 
 now() { date +%s.%N; }
 since() { awk "BEGIN { printf \"%.3f\", $(now) - $1 }"; }

@@ -2,16 +2,9 @@
 # train as one rank does, whatever the order of their turns; checkpoints do not
 # know of them.
 . "$(dirname "$0")/lib.sh"
+quick
 "$tool" idx data 512 12 12
 train="--data data --steps 6 --seed 3 --log-every 1"
-
-# off RUN RUN: largest relative difference of losses; 9 if there are none.
-off() {
-    field loss "$1/metrics.jsonl" | head -6 > one
-    field loss "$2/metrics.jsonl" | head -6 > other
-    paste one other | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
-        if (d > most) most = d; n++ } END { print (n == 6 ? most + 0 : 9) }'
-}
 
 # piped MODEL RANKS MICRO OPTION...: into piped.bin and the run piped.
 piped() {
@@ -27,7 +20,7 @@ piped() {
 same() {
     name="$*"
     if ! piped "$@"; then not_ok "$name trains" "exit $rc"; return; fi
-    d=$(off "one.$1" piped)
+    d=$(losses_off "one.$1" piped 1 6)
     t=$("$tool" diff "one.$1/ckpt/step-00000006" piped/ckpt/step-00000006)
     note "$name: losses $d, tensors $t"
     if holds "$d <= 1e-6 && ${t%% *} <= 1e-5"; then ok "$name: as one rank"
@@ -76,11 +69,11 @@ ranks 2 piped.bin train --data data --steps 1 --lr 0 --out from \
 exits 0 "roles take weights" "weights .*: 16 tensors"
 
 DPC_COMM=mpi ranks 2 piped.bin train $train --out mpi
-d=$(off one.deep mpi)
+d=$(losses_off one.deep mpi 1 6)
 if holds "$d <= 1e-6"; then ok "hops by MPI"
 else not_ok "hops by MPI" "exit $rc, losses $d apart"; fi
 DPC_SERIAL=1 ranks 2 piped.bin train $train --out serial
-d=$(off one.deep serial)
+d=$(losses_off one.deep serial 1 6)
 if holds "$d <= 1e-6"; then ok "one step after the other ends, too"
 else not_ok "one step after the other ends" "exit $rc, losses $d apart"; fi
 

@@ -2,10 +2,7 @@
 # spatial.sh -- rows of pictures on ranks of their own: losses of five steps to
 # 1e-6 of one rank's, and what cannot be in parts is told.
 . "$(dirname "$0")/lib.sh"
-printf '#!/bin/sh\nexec %s "$@" -O0\n' "${CC:-gcc}" > quick
-chmod +x quick
-CC=$PWD/quick
-export CC
+quick
 
 # trains MODEL NAME RANKS OPTION...
 trains() {
@@ -23,9 +20,7 @@ same() {
     if ! trains "$lua" other "$n" --partitioner spatial "$@"; then
         not_ok "$claim" "exit $rc"; return
     fi
-    field loss one/metrics.jsonl > a; field loss other/metrics.jsonl > b
-    d=$(paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
-        if (d > most) most = d; n++ } END { print n == 5 ? most + 0 : 9 }')
+    d=$(losses_off one other 1 5)
     note "$claim: losses part by $d"
     if holds "$d <= 1e-6"; then ok "$claim"
     else not_ok "$claim" "losses part by $d"; fi

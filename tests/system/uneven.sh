@@ -3,6 +3,7 @@
 # Equal in the field, and on real ranks, whose buffers hold anything behind
 # their parts: losses of five steps to 1e-6 of one rank's.
 . "$(dirname "$0")/lib.sh"
+quick
 "$tool" idx data 64 77 8
 
 # trains NAME RANKS OPTION...
@@ -23,9 +24,7 @@ works() {
     if ! trains other "$n" --micro "$turns" "$@"; then
         not_ok "trains: $n x $turns $*" "exit $rc"; return
     fi
-    field loss one/metrics.jsonl > a; field loss other/metrics.jsonl > b
-    d=$(paste a b | awk '{ d = ($1 - $2) / $1; d = d < 0 ? -d : d
-        if (d > most) most = d; n++ } END { print n == 5 ? most + 0 : 9 }')
+    d=$(losses_off one other 1 5)
     if holds "$d <= 1e-6"; then ok "trains: $n x $turns $*"
     else not_ok "trains: $n x $turns $*" "losses part by $d"; fi
 }
