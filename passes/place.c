@@ -28,6 +28,7 @@
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
 enum { SHAKE = 64 << 20 };                /* items looked at, by piling, */
+enum { STEPS = 4 };                       /* times that with all steps, */
 enum { RUNS = 1024 };                     /* and runs of so many, by fits; */
 enum { WORTH = 32 };                      /* at most so many a byte placed */
 enum { LARGE = 512 };                     /* parts of the bound: at least one */
@@ -341,6 +342,14 @@ static void pile_shaken(Place *p, int64_t limit)
     }
 }
 
+/* Piling looks at all items and steps, twice for each that it lays; where there
+ * are too many for that, only first fit is tried. */
+static bool is_small(const Place *p)
+{
+    int64_t n = p->n;
+    return NHOW * 2 * n * (n + p->nstep) <= STEPS * (int64_t)SHAKE;
+}
+
 /* Within one part in two thousand of the bound, in a hundred, in fifty. */
 static void search(Place *p, int64_t lower)
 {
@@ -349,13 +358,14 @@ static void search(Place *p, int64_t lower)
         p->good = lower + lower / 2000 * parts[i];
         for (How how = 0; !i && how < NHOW && !good(p); how++)
             fit_all(p, sorted(p, how, 0), FIRST);
-        bool few = 2 * (int64_t)p->n * (p->n + p->nstep) <= SHAKE;
-        for (How how = 0; (i || few) && how < NHOW && !good(p); how++)
+        for (How how = 0; is_small(p) && how < NHOW && !good(p); how++)
             pile(p, how);
-        pile_shaken(p, p->good);
+        if (is_small(p))
+            pile_shaken(p, p->good);
     }
     for (How how = 0; how < NHOW && !good(p); how++) {
-        climb(p, how, TOUCH);
+        if (is_small(p))
+            climb(p, how, TOUCH);
         climb(p, how, FIRST);
     }
 }
