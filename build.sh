@@ -4,7 +4,8 @@
 #   ./build.sh [build]         dpc and libdpc_rt.a into build/ (incremental)
 #   ./build.sh test [FILTER]   unit, golden and error tests
 #   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
-#   ./build.sh parity [FILE]   models against numbers of the originals
+#   ./build.sh parity [--dtype bf16] [FILE]
+#                              models against numbers of the originals
 #   ./build.sh plans [N]       models trained under many plans, or N: one loss
 #   ./build.sh auto            the partitioner auto against the shipped ones
 #   ./build.sh verify [N [M]]  N drawn (model, plan) pairs proven, 400; and
@@ -131,12 +132,15 @@ asan() {
 # Case files, one or all of tests/parity, JOBS at a time, the longest first; one
 # closing line.
 parity() {
+    dtype=f32
+    case ${1:-} in --dtype) dtype=${2:?--dtype: bf16 or f32}; shift 2 ;; esac
     build >&2 || { echo '0 passed, 1 failed, 0 skipped'; return 1; }
     pass=0 fail=0 skip=0 logs=$BUILD/parity
     rm -rf "$logs" && mkdir -p "$logs"
     ls -S ${1:-tests/parity/*.lua} | xargs -P "$JOBS" -I FILE sh -c '
-        "$0" eval --host --cases "$1" > "$2/$(basename "$1").log" 2>&1
-        true' "$BUILD/dpc" FILE "$logs"
+        "$0" eval --host --dtype "$3" --cases "$1" \
+            > "$2/$(basename "$1").log" 2>&1
+        true' "$BUILD/dpc" FILE "$logs" "$dtype"
     for log in "$logs"/*; do
         last=$(tail -1 "$log" 2>/dev/null)
         case $last in
