@@ -28,7 +28,7 @@
 
 enum { NWINDOW = 256, CLIMB = 4000 };    /* items placed, from each start */
 enum { SHAKE = 64 << 20 };                /* items looked at, by piling, */
-enum { STEPS = 4 };                       /* times that with all steps, */
+enum { STEPS = 3 };                       /* times that with all steps, */
 enum { RUNS = 1024 };                     /* and runs of so many, by fits; */
 enum { WORTH = 32 };                      /* at most so many a byte placed */
 enum { LARGE = 512 };                     /* parts of the bound: at least one */
