@@ -1,5 +1,5 @@
 /* test_safetensors.c -- files that lie are refused, each by its own words. */
-#include "runtime/safetensors.h"
+#include "tests/fuzz/fuzz_safetensors.c"  /* first: it wants memfd_create */
 
 #include "runtime/source.h"
 #include <fcntl.h>
@@ -182,6 +182,29 @@ static void what_is_no_safetensors_file_is_named(void **state)
             "fetch it again");
 }
 
+/* Digits, marks, bits and lengths of a sound file are changed at random: what
+ * is still accepted is judged by the fuzz target's own rules, which abort. */
+static void no_mutant_misleads_the_reader(void **state)
+{
+    static const char sound[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+        "\"data_offsets\":[3,11]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],"
+        "\"data_offsets\":[0,3]}}", marks[] = "0123456789[]{},:\"-.eFUab";
+    enum { SIZE = 8 + sizeof sound - 1 + 11 };
+    unsigned seed = 1;
+    (void)state;
+#define DRAW(n) ((seed = seed * 1664525u + 1013904223u) >> 8) % (n)
+    for (int i = 0; i < 20000; i++) {
+        uint8_t file[SIZE + 1] = { sizeof sound - 1 };
+        memcpy(file + 8, sound, sizeof sound - 1);
+        for (unsigned k = DRAW(4); k-- > 0;) {
+            unsigned at = DRAW(SIZE);
+            file[at] = DRAW(2) ? (uint8_t)marks[DRAW(sizeof marks - 1)]
+                               : (uint8_t)(file[at] ^ 1u << DRAW(8));
+        }
+        LLVMFuzzerTestOneInput(file, SIZE - 1 + DRAW(3));
+    }
+}
+
 static void folders_and_missing_files_are_told_apart(void **state)
 {
     DpcSafe *f;
@@ -314,6 +337,7 @@ int main(void)
         T(crafted_headers_are_refused),
         T(a_header_nested_too_deeply_is_refused),
         T(what_is_no_safetensors_file_is_named),
+        T(no_mutant_misleads_the_reader),
         T(folders_and_missing_files_are_told_apart),
         T(good_files_are_read),
         T(a_file_that_shrinks_is_an_error_not_a_signal),
