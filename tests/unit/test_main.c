@@ -189,8 +189,10 @@ static void sigterm_saves_and_leaves_in_peace(void **state)
 {
     (void)state;
     assert_int_equal(run("% train --data x.npy --out s --steps 5000 "
-                         "--slow 20 & p=$!; sleep 0.6; kill -TERM $p; "
-                         "wait $p"), 0);
+                         "--slow 20 & p=$!; n=0; "
+                         "until grep -qs '\"step\":2,' s/metrics.jsonl || "
+                         "[ $n = 600 ]; do sleep 0.1; n=$((n + 1)); done; "
+                         "kill -TERM $p; wait $p"), 0);
     says("saved in s/ckpt; go on with --resume auto");
     assert_int_equal(run("ls s/ckpt"), 0);
     says("step-0000");
