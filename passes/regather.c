@@ -19,7 +19,8 @@ typedef struct Again {
 
 enum { NSEG = UPDATE + 1 };
 
-/* Does it hang on parts of weights alone, and on no turn? */
+/* Does it hang on parts of weights alone, and on no turn?  Then it works in
+ * BEGIN; only what trims a leaf is where its first reader is (trim.c). */
 static bool is_whole(const Again *a, Ref r)
 {
     const Graph *g = a->c.in;
@@ -28,7 +29,8 @@ static bool is_whole(const Again *a, Ref r)
         || (n->op == OP_all_gather && node_over_ranks(g, n));
     for (int i = 0; i < n->nin; i++)
         whole |= a->whole[n->in[i]];
-    return whole && n->segment == BEGIN && !n->loop && n->op != OP_send;
+    return whole && (n->segment == BEGIN || n->op == OP_trim) && !n->loop
+        && n->op != OP_send;
 }
 
 /* Node r as a reader in that segment, in those turns, has it. */

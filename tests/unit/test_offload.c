@@ -71,6 +71,37 @@ static void copies_are_made_again_for_who_reads_them(void **state)
         }
 }
 
+/* Each turn reads what was copied for it, so all in between is made in each:
+ * once for both segments, or for either. */
+static void what_a_copy_is_trimmed_to_is_made_with_it(void **state)
+{
+    (void)state;
+    const Graph *g = graph_parse(arena,
+        "mesh c=3 t=2:time\nentry train\nphase local\n"
+        "x = input : f32[4/t,8/c] seg=forward loop=t\n"
+        "w = param : f32[8/c,5] seg=begin place=host\n"
+        "in = copy w : f32[8/c,5] seg=begin\n"
+        "z = trim in : f32[8/c,5] seg=forward\n"
+        "y = dot x, z \"bk,kn->bn\" : f32[4/t,5]+c seg=forward loop=t\n"
+        "s = all_reduce y axes=c : f32[4/t,5] seg=forward loop=t\n"
+        "dx = dot s, z \"bn,kn->bk\" : f32[4/t,8/c] seg=backward loop=t\n"
+        "return dx=dx\n", "trim");
+    for (GatherWhen when = GATHER_BATCH; when <= GATHER_USE; when++) {
+        Plan p = { .gather = when };
+        Job j = { .keep = arena, .plan = &p };
+        const Graph *out = run_passes("regather", g, &j);
+        int copies = 0, trims = 0;
+        for (Ref r = 0; r < out->n; r++) {
+            const Node *n = &out->node[r];
+            copies += n->op == OP_copy, trims += n->op == OP_trim;
+            for (int i = 0; i < n->nin; i++)
+                assert_false(node_along(out, n->in[i]) & (Axes)~n->loop);
+        }
+        assert_int_equal(copies, when == GATHER_USE ? 2 : 1);
+        assert_int_equal(trims, copies);
+    }
+}
+
 static int64_t leaf_bytes_of(const Graph *g, Space space)
 {
     int64_t sum = 0;
@@ -261,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moving_all_leaves_changes_no_value),
         cmocka_unit_test(copies_are_made_again_for_who_reads_them),
+        cmocka_unit_test(what_a_copy_is_trimmed_to_is_made_with_it),
         cmocka_unit_test(states_leave_the_device_to_the_byte),
         cmocka_unit_test(small_states_stay),
         cmocka_unit_test(a_copy_that_does_not_wait_is_refused),
