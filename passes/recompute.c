@@ -225,7 +225,7 @@ static Graph *selective(const Graph *in, Job *j)
                 ? remade(&c, n->in[i], clone, n) : c.map[n->in[i]];
         copy_node_in(&c, r, x, n->nin);
     }
-    return copy_end(&c);
+    return graph_dce(copy_end(&c), j);
 }
 
 /* Does anything work in that segment, or behind it? */

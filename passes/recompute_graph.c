@@ -418,5 +418,5 @@ Graph *recompute_clone(const Asked *a, const Graph *in, const bool *keep)
                 : w.c.map[n->in[i]];
         copy_node_in(&w.c, r, x, n->nin);
     }
-    return copy_end(&w.c);
+    return graph_dce(copy_end(&w.c), a->job);
 }

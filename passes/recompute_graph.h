@@ -20,7 +20,8 @@ typedef struct Asked {
 
 /* In the job's scratch. */
 Asked *recompute_ask(const Graph *, Job *);
-/* The graph, backward reading clones of the values that are not kept. */
+/* The graph, backward reading clones of the values that are not kept; those
+ * that it alone has read are gone. */
 Graph *recompute_clone(const Asked *, const Graph *, const bool *keep);
 
 /* ---- recompute_fit.c ---- */

@@ -270,7 +270,7 @@ static void copy_live(Copy *c, Ref r)
 }
 
 /* Drop what no set and no result needs; leaves that are saved stay, so that
- * a checkpoint holds them. */
+ * a checkpoint holds them.  A clone does not keep what it is a clone of. */
 Graph *graph_dce(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
@@ -286,8 +286,6 @@ Graph *graph_dce(const Graph *in, Job *j)
                 || n->op == OP_send;
         for (int i = 0; live[r] && i < n->nin; i++)
             live[n->in[i]] |= !op_unread(n->op, i);
-        if (live[r] && n->again != NONE)
-            live[n->again] = true;
     }
     for (Ref r = 0; r < in->n; r++)
         if (live[r])

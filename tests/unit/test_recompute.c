@@ -1,6 +1,6 @@
 /* test_recompute.c -- what is made twice so that it need not wait. */
 #include "ir/eval.h"
-#include "passes/pass.h"
+#include "passes/recompute_graph.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,6 +32,15 @@ static Graph *made(const char *text, const Target *target)
     Graph *g = graph_parse(arena, text, "test");
     g->phase = PHASE_LOCAL;
     return run_passes("recompute", g, &j);
+}
+
+/* Nothing waits that can be made again. */
+static Graph *made_of_all(const char *text)
+{
+    Job j = { .keep = arena, .scratch = arena, .target = target_find("host") };
+    Graph *g = graph_parse(arena, text, "test");
+    bool *keep = alloc(arena, g->n);
+    return recompute_clone(recompute_ask(g, &j), g, keep);
 }
 
 static const Node *named(const Graph *g, const char *name)
@@ -75,6 +84,31 @@ static void a_product_of_few_flops_is_made_again(void **state)
     assert_non_null(named(g, "s.again"));
     assert_string_equal(operand(g, "ds", 1), "s.again");
     assert_string_equal(operand(g, "p", 0), "s");
+}
+
+/* The clone is all there is of what forward makes for backward alone: the
+ * first would be launched for nobody. */
+static void what_backward_alone_reads_is_made_there(void **state)
+{
+    (void)state;
+    const Graph *product = made(
+        "q = input : f32[256,8]\nk = input : f32[256,8]\n"
+        "dy = input : f32[256,256]\n"
+        "s = dot q, k \"nd,md->nm\" : f32[256,256] seg=forward\n"
+        "ds = mul dy, s : f32[256,256] seg=backward\n"
+        "dq = dot ds, k \"nm,md->nd\" : f32[256,8] seg=backward\n"
+        "return a=dq\n", target_find("host"));
+    assert_non_null(named(product, "s.again"));
+    assert_null(named(product, "s"));
+    const Graph *gather = made_of_all(
+        "mesh r=2\nentry train\nphase local\n"
+        "x = input : f32[8/r,4]\ndy = input : f32[8,4]\n"
+        "h = neg x : f32[8/r,4] seg=forward\n"
+        "g = all_gather h axes=r : f32[8,4] seg=forward\n"
+        "dw = dot g, dy \"bk,bn->kn\" : f32[4,4] seg=backward\n"
+        "return dw=dw\n");
+    assert_non_null(named(gather, "g.again"));
+    assert_null(named(gather, "g"));
 }
 
 static void a_product_of_many_flops_waits(void **state)
@@ -130,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_activation_is_made_again_for_the_gradient),
         cmocka_unit_test(a_product_of_few_flops_is_made_again),
+        cmocka_unit_test(what_backward_alone_reads_is_made_there),
         cmocka_unit_test(a_product_of_many_flops_waits),
         cmocka_unit_test(nothing_is_kept_longer_for_it),
         cmocka_unit_test(without_a_target_nothing_happens),
