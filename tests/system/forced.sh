@@ -13,7 +13,6 @@
 # in 256 of a number; the numbers of a tensor err apart from each other, and
 # errors add up over the layers: the bound is 2^-6.
 . "$(dirname "$0")/lib.sh"
-quick
 "$tool" idx data 256 28 28
 mkdir m && cp "$root"/models/dalle2/*.lua "$models/forced.lua" m/ && models=m
 steps=50 rc=0
