@@ -56,10 +56,12 @@ static double exposed(const char *partitioner, int micro)
     return share;
 }
 
+/* 0.02 of it is what 5 % less memory costs: results over dying operands have
+ * more steps wait for what is still on its way. */
 static void weights_in_parts_hide_their_transfers(void **state)
 {
     (void)state;
-    assert_true(exposed("zero", 1) <= 0.3);
+    assert_true(exposed("zero", 1) <= 0.32);
 }
 
 /* Nothing can be sent before the first gradient: forward stays bare. */
