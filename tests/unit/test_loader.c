@@ -131,7 +131,8 @@ static void loader_hands_on_an_error_and_closes_early(void **state)
     double waited;
     opens(at("i.npy"), 0, &d);
     assert_int_equal(dpc_loader_open(d, (DpcOrder){ 0 }, 1,
-                                     (int64_t[]){ 0 }, 1, (int[]){ 0 }, 1, &l), DPC_OK);
+                                     (int64_t[]){ 0 }, 1, (int[]){ 0 }, 1,
+                                     &l), DPC_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dpc_loader_next(l, &p, &waited), DPC_USER);
         says("beyond 32 bits");
@@ -144,7 +145,8 @@ static void loader_hands_on_an_error_and_closes_early(void **state)
         dpc_loader_close(l);
     }
     assert_int_equal(dpc_loader_open(d, (DpcOrder){ 0 }, 4,
-                                     (int64_t[]){ 4 }, 1, (int[]){ 0 }, 1, &l), DPC_BUG);
+                                     (int64_t[]){ 4 }, 1, (int[]){ 0 }, 1,
+                                     &l), DPC_BUG);
     assert_null(l);
     dpc_data_close(d);
 }
