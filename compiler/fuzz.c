@@ -2,11 +2,12 @@
  *
  * Pair k is a function of the seed plus k alone: `--fuzz 1 --seed S` repeats
  * one, but for a planted fault.  Each runs in a process of its own, so that one
- * which crashes or hangs
- * is a finding and not the end; a pipe brings the result.  Every fiftieth
- * carries a planted fault, which must be found: a fuzzer that finds nothing
- * may be one that cannot. */
+ * which crashes or hangs is a finding and not the end; a pipe brings the
+ * result.  Every fiftieth carries a planted fault, which must be found: a
+ * fuzzer that finds nothing may be one that cannot. */
 #include "compiler/verify.h"
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -14,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { JOBS = 16, EVERY_PLANTED = 50, SECONDS = 60, FAMILIES = 9 };
+enum { JOBS = 16, AHEAD = 64 };           /* at once; begun, not taken */
+enum { EVERY_PLANTED = 50, SECONDS = 60, FAMILIES = 9 };
 
 typedef enum Ending { PROVEN, REFUSED, DIFFERS, CRASHED, NENDING } Ending;
 
@@ -25,7 +27,7 @@ typedef struct Result {
     char family[32], text[400];
 } Result;
 
-typedef struct Child { pid_t pid; int pipe; int64_t pair; } Child;
+typedef struct Child { pid_t pid; int pipe; bool ended; } Child;
 
 typedef struct Tally {
     const Options *o;
@@ -192,7 +194,7 @@ static Child child_start(const Options *o, int64_t pair)
         pair_run(o, pair, ends[1]);
     }
     close(ends[1]);
-    return (Child){ pid, ends[0], pair };
+    return (Child){ pid, ends[0], false };
 }
 
 static Result child_end(const Child *c)
@@ -246,18 +248,38 @@ static void result_take(Tally *t, int64_t pair, const Result *r)
             fault ? ", fault planted" : "", said[r->ending], r->text);
 }
 
+/* Waits until one of the pairs from..to-1 that are under way has something to
+ * read, which is its result or its end. */
+static void wait_for_some(Child *child, int64_t from, int64_t to)
+{
+    struct pollfd p[AHEAD];
+    for (int64_t k = from; k < to; k++) {
+        const Child *c = &child[k % AHEAD];
+        p[k - from] = (struct pollfd){ c->ended ? -1 : c->pipe, POLLIN, 0 };
+    }
+    if (poll(p, (nfds_t)(to - from), -1) < 0 && errno != EINTR)
+        err_code(5, "dpc", "verify: cannot wait for a process");
+    for (int64_t k = from; k < to; k++)
+        child[k % AHEAD].ended |= p[k - from].revents != 0;
+}
+
+/* Pairs are taken in their order, so that what is printed is the same each
+ * time; behind one that takes long others go on. */
 static void pairs_run(Tally *t, int64_t n, int jobs)
 {
-    Child child[JOBS];
+    Child child[AHEAD];
     int64_t begun = 0;
-    for (; begun < n && begun < jobs; begun++)
-        child[begun] = child_start(t->o, begun);
-    for (int64_t k = 0; k < n; k++) {
-        Child *c = &child[k % jobs];
-        Result r = child_end(c);
-        if (begun < n)
-            *c = child_start(t->o, begun++);
-        result_take(t, k, &r);
+    for (int64_t k = 0; k < n;) {
+        int busy = 0;
+        for (int64_t i = k; i < begun; i++)
+            busy += !child[i % AHEAD].ended;
+        for (; busy < jobs && begun < n && begun - k < AHEAD; busy++, begun++)
+            child[begun % AHEAD] = child_start(t->o, begun);
+        wait_for_some(child, k, begun);
+        for (; k < begun && child[k % AHEAD].ended; k++) {
+            Result r = child_end(&child[k % AHEAD]);
+            result_take(t, k, &r);
+        }
     }
 }
 
