@@ -55,6 +55,16 @@ Ref copy_node(Copy *c, Ref r)
     return copy_node_in(c, r, in, n->nin);
 }
 
+Ref copy_again(Copy *c, Ref r, const Ref *in, int nin, Segment segment)
+{
+    Ref first = c->map[r], q = copy_node_in(c, r, in, nin);
+    Node *n = &c->out->node[q];
+    n->again = first, n->segment = segment;
+    n->name = fmt(c->out->arena, "%s.again", n->name);
+    c->map[r] = first;
+    return q;
+}
+
 Graph *copy_end(Copy *c)
 {
     for (uint32_t i = 0; i < c->in->nset; i++)

@@ -115,6 +115,8 @@ Graph *copy_whole(const Graph *, Job *);
 Ref copy_node(Copy *, Ref);               /* the same node, operands mapped */
 /* Append a node like r with other operands (already in out). */
 Ref copy_node_in(Copy *, Ref r, const Ref *in, int nin);
+/* A clone of r's copy, "NAME.again", which is still what r is mapped to. */
+Ref copy_again(Copy *, Ref r, const Ref *in, int nin, Segment);
 Graph *copy_end(Copy *);                  /* sets and outs mapped */
 
 /* Rows named in a list, or NULL for the whole pipeline. */

@@ -171,15 +171,11 @@ static Ref late_form(Remake *m, Ref r)
         return m->c.map[r];
     if (m->clone[r] != NONE)
         return m->clone[r];
-    Ref x[NIN], was = m->c.map[r];
+    Ref x[NIN];
     for (int i = 0; i < n->nin; i++)
         x[i] = op_unread(n->op, i) ? m->c.map[n->in[i]]
                                    : late_form(m, n->in[i]);
-    m->clone[r] = copy_node_in(&m->c, r, x, n->nin);
-    Node *q = &m->c.out->node[m->clone[r]];
-    q->again = was, q->segment = BACKWARD;
-    q->name = fmt(m->c.out->arena, "%s.again", n->name);
-    m->c.map[r] = was;
+    m->clone[r] = copy_again(&m->c, r, x, n->nin, BACKWARD);
     return m->clone[r];
 }
 

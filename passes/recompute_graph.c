@@ -365,12 +365,8 @@ static Ref late_form(Again *w, Ref r, bool alone);
 static Ref clone_made(Again *w, Ref r, const Ref *x)
 {
     const Node *n = at(w->a, r);
-    Ref was = w->c.map[r];
-    w->clone[r] = copy_node_in(&w->c, r, x, n->nin);
-    Node *q = &w->c.out->node[w->clone[r]];
-    q->again = was, q->segment = BACKWARD, q->moment = w->moment;
-    q->name = fmt(w->c.out->arena, "%s.again", n->name);
-    w->c.map[r] = was;
+    w->clone[r] = copy_again(&w->c, r, x, n->nin, BACKWARD);
+    w->c.out->node[w->clone[r]].moment = w->moment;
     return w->clone[r];
 }
 

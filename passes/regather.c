@@ -47,14 +47,10 @@ static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
     Ref *in = alloc(a->c.out->arena, (size_t)(n->nin + 1) * sizeof *in);
     for (int i = 0; i < n->nin; i++)
         in[i] = made_for(a, n->in[i], segment, loop);
-    *made = copy_node_in(&a->c, r, in, n->nin);
+    *made = first == NONE ? copy_node_in(&a->c, r, in, n->nin)
+                          : copy_again(&a->c, r, in, n->nin, segment);
     Node *m = &a->c.out->node[*made];
     m->segment = segment, m->loop = loop;
-    if (first == NONE)
-        return *made;
-    m->again = first;
-    m->name = fmt(a->c.out->arena, "%s.again", m->name);
-    a->c.map[r] = first;
     return *made;
 }
 

@@ -174,14 +174,10 @@ static Ref late_form(Away *a, Ref r)
         return a->back[r];
     if (!node_is_view(n) || n->segment != FORWARD)
         return a->c.map[r];
-    Ref x = late_form(a, n->in[0]), first = a->c.map[r];
+    Ref x = late_form(a, n->in[0]);
     if (x == a->c.map[n->in[0]])
-        return first;
-    a->back[r] = copy_node_in(&a->c, r, &x, 1);
-    a->c.map[r] = first;
-    Node *m = &a->c.out->node[a->back[r]];
-    m->segment = BACKWARD, m->again = first;
-    m->name = fmt(a->c.out->arena, "%s.again", m->name);
+        return a->c.map[r];
+    a->back[r] = copy_again(&a->c, r, &x, 1, BACKWARD);
     return a->back[r];
 }
 
