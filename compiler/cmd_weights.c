@@ -89,6 +89,8 @@ typedef struct Map {
     const Graph *init;
     char there[2][DPC_PATH];              /* before each name; the second: if
                                              it is not clear which */
+    const DpcWhole **of;                  /* by node: a param's; NULL */
+    bool *taken;                          /* by tensor */
 } Map;
 
 static const DpcWhole *map_find(const Map *m, const Node *n)
@@ -101,7 +103,7 @@ static DpcNamed wanting(const void *map, uint32_t i)
 {
     const Map *m = map;
     const Node *n = &m->init->node[i];
-    return n->op != OP_param || map_find(m, n) ? (DpcNamed){ 0 }
+    return n->op != OP_param || m->of[i] ? (DpcNamed){ 0 }
          : (DpcNamed){ n->name, n->type.ndim, n->type.dim };
 }
 
@@ -110,12 +112,7 @@ static DpcNamed spare(const void *map, uint32_t i)
 {
     const Map *m = map;
     const DpcWhole *w = &m->s->whole[i];
-    size_t n = strlen(m->there[0]);
-    bool taken = w->state || !strncmp(w->name, "ema.", 4);
-    for (Ref r = 0; !taken && r < m->init->n; r++)
-        taken = m->init->node[r].op == OP_param &&
-                !strncmp(w->name, m->there[0], n) &&
-                !strcmp(w->name + n, m->init->node[r].name);
+    bool taken = m->taken[i] || w->state || !strncmp(w->name, "ema.", 4);
     return taken ? (DpcNamed){ 0 } : dpc_whole_named(w);
 }
 
@@ -134,7 +131,7 @@ static bool map_print(const Map *m, Ref r)
 {
     static const Mesh none;
     const Node *n = &m->init->node[r];
-    const DpcWhole *w = map_find(m, n);
+    const DpcWhole *w = m->of[r];
     Arena *a = m->o->arena;
     const char *type = type_text(a, &none, &n->type);
     if (!w)
@@ -181,6 +178,18 @@ static void map_prefix(Map *m)
                 "off\n", m->there[0]);
 }
 
+static void map_pairs(Map *m)
+{
+    m->of = alloc(m->o->arena, (m->init->n + 1) * sizeof *m->of);
+    m->taken = alloc(m->o->arena, m->s->n + 1);
+    for (Ref r = 0; r < m->init->n; r++) {
+        const Node *n = &m->init->node[r];
+        m->of[r] = n->op == OP_param ? map_find(m, n) : NULL;
+        if (m->of[r])
+            m->taken[m->of[r] - m->s->whole] = true;
+    }
+}
+
 static int weights_map(const Options *o)
 {
     Options model = *o;
@@ -189,9 +198,10 @@ static int weights_map(const Options *o)
         usage("weights map: PATH MODEL.lua is wanted");
     DpcSource *s = weights_open(o, 1);
     const Graph *init = model_entry(model_open(&model), "init"), none = { 0 };
-    Map m = { o, s, init ? init : &none, { "", "" } };
+    Map m = { .o = o, .s = s, .init = init ? init : &none };
     uint32_t params = 0, found = 0;
     map_prefix(&m);
+    map_pairs(&m);
     for (Ref r = 0; r < m.init->n; r++)
         if (m.init->node[r].op == OP_param)
             params++, found += map_print(&m, r);
