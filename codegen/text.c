@@ -330,9 +330,11 @@ void text_table(Text *t, const Kernel *k, int v)
 
 const char *text_restrict(const Kernel *k, int at)
 {
-    bool in = at < k->nin, over = false;
-    for (int i = in ? k->nin : 0; i < (in ? k->nin + k->nout : k->nin); i++)
-        over |= kernel_over(k, in ? at : i, (in ? i : at) - k->nin);
+    bool over = false;
+    for (int i = 0; i < k->nin; i++)
+        for (int o = 0; o < k->nout; o++)
+            if (at == i || at == k->nin + o)
+                over |= kernel_over(k, i, o);
     return over ? "" : "DPC_RESTRICT ";
 }
 

@@ -5,8 +5,8 @@
  * keeps the dimension carries that along; what folds it must not.  Generated
  * loops choose as they fold (codegen/kernel_op.c), and attention ends where
  * its tokens do; a product of the library, a convolution, rows by index and
- * those that neighbours get read whatever there is.  All of their operands are trimmed, since zero times
- * a NaN is none. */
+ * those that neighbours get read whatever there is.  All of their operands are
+ * trimmed, since zero times a NaN is none. */
 #include "passes/pass.h"
 
 static bool padded(const Mesh *m, Split s, int64_t n)

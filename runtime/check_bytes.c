@@ -276,7 +276,6 @@ static DpcStatus cell_read(Walk *w, uint32_t s, const Part *b, Cell *x)
     return DPC_OK;
 }
 
-
 static Part part_of(const DpcProgram *p, const DpcStep *t, uint32_t arg)
 {
     const DpcBuf *b = &p->buf[p->arg[t->arg + arg]];

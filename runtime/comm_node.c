@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 enum { SMALL = 4096, BLOCK = 1 << 14, LOOKS = 200, ALIGN = 16 };
-enum { WIDE = 1 << 20 };                   /* bytes */
+enum { WIDE = 1 << 20 };                  /* bytes */
 
 /* What a rank shows of itself. */
 typedef struct Shown {
@@ -58,7 +58,7 @@ typedef struct Node {
     DpcComm *mpi;                         /* owned */
     Page *page;
     size_t page_bytes;
-    DpcPlace *place;                         /* of all ranks */
+    DpcPlace *place;                      /* of all ranks */
     DpcPart part[DPC_NGROUP];
     uint32_t round[DPC_NGROUP];
     DpcPosts posts;
