@@ -48,6 +48,9 @@ void build_strides(const Graph *, Ref, int64_t *stride);
 int build_pos(Build *, Split, int64_t size, bool held);
 /* Where this turn's part of a gathered dimension begins. */
 bool build_slice(Build *, Member *, const int64_t *stride, Affine *);
+/* Do the parts of a gathered or sharded dimension, one behind the other, reach
+ * past `whole`?  The last one may, and those behind it begin there. */
+bool build_past(Build *, Member *, int64_t whole);
 /* The value of member m, from those of its operands; false and why. */
 bool build_op(Build *, Member *m);
 

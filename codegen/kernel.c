@@ -365,7 +365,7 @@ static void slice_store(Build *b, Member *m, const int64_t *stride, Store *s)
     for (int d = 0; d < NDIM; d++)
         one[d] = 1;
     build_slice(b, m, stride, &s->at);
-    s->cut = t.dim[dim] % build_extent(b, m, letter) != 0;
+    s->cut = build_past(b, m, t.dim[dim]);
     if (!s->cut)
         return;
     s->in = (Guard){ .hi = t.dim[dim], .by = 1 };

@@ -342,6 +342,13 @@ bool build_slice(Build *b, Member *m, const int64_t *stride, Affine *at)
     return true;
 }
 
+bool build_past(Build *b, Member *m, int64_t whole)
+{
+    const Node *n = &b->g->node[m->ref];
+    int64_t part = build_extent(b, m, m->s.out.dim[n->attr.dim].c[0]);
+    return part * mesh_size(&b->g->mesh, n->attr.axes) > whole;
+}
+
 /* shard: one's part of dim. */
 static bool op_shard(Build *b, Member *m)
 {
@@ -357,8 +364,7 @@ static bool op_shard(Build *b, Member *m)
         return false;
     build_letter(b, m, m->s.out.dim[n->attr.dim].c[0], 1, &q->of);
     q->hi = t.dim[n->attr.dim], q->by = 1;
-    v.nguard += t.dim[n->attr.dim] % type_local(&b->g->mesh, &n->type)
-        .dim[n->attr.dim] != 0;
+    v.nguard += build_past(b, m, q->hi);
     m->value = build_value(b, v);
     return true;
 }

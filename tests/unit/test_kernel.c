@@ -225,6 +225,40 @@ static void functions_end_where_numbers_do(void **state)
     assert_true(b(1.00390625f) == 1 && b(1.01171875f) == 1.015625f);
 }
 
+/* Of nine values in parts of three the fourth part is empty, though three
+ * divides nine: it is written nowhere, and read as zeros. */
+static void a_part_behind_the_end_touches_nothing(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        "mesh t=4:time\nentry train\nphase local\nx = input : f32[9/t] loop=t\n"
+        "y = all_gather x axes=t : f32[9] loop=t\nreturn y=y\n",
+        "mesh r=4\nentry train\nphase local\nx = input : f32[9]\n"
+        "y = shard x axes=r : f32[9/r]\nreturn y=y\n",
+    };
+    KernelText k[2];
+    for (int i = 0; i < 2; i++) {
+        const char *why;
+        k[i] = kernel_host(arena, describe(graph_parse(arena, text[i], "test"),
+                                           &why));
+    }
+    void *lib = compile(fmt(arena, "%s%s%s", host_prelude, k[0].text,
+                            k[1].text), host_flags);
+    for (int64_t part = 0; part < 4; part++) {
+        float in[12], out[12];
+        for (int i = 0; i < 12; i++)
+            in[i] = 1, out[i] = 7;
+        void *p[] = { in, out };
+        DpcEnv env = { .pos = (long[]){ part * 3 } };
+        call(NULL, dlsym(lib, k[0].name), p, &env);
+        for (int i = 0; i < 12; i++)
+            assert_true(out[i] == (part < 3 && i / 3 == part ? 1 : 7));
+        call(NULL, dlsym(lib, k[1].name), p, &env);
+        for (int i = 0; i < 3; i++)
+            assert_true(out[i] == (part < 3));
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -247,6 +281,7 @@ int main(void)
         cmocka_unit_test(folds_equal_the_evaluator),
         cmocka_unit_test(attentions_equal_the_evaluator),
         cmocka_unit_test(only_what_goes_point_by_point_lies_over),
+        cmocka_unit_test(a_part_behind_the_end_touches_nothing),
         cmocka_unit_test(equal_kernels_have_one_name),
         cmocka_unit_test(what_is_no_nest_is_refused_with_a_reason),
         cmocka_unit_test(env_is_that_of_the_runtime),
