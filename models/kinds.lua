@@ -63,9 +63,11 @@ function kinds.said(key, wrong)
   return key .. (wrong:sub(1, 1) == "[" and "" or " ") .. wrong
 end
 
--- A list of that kind, at least one; or nil, and what is wrong.
-function kinds.list(x, kind)
-  if type(x) ~= "table" or #x == 0 then
+-- A list of that kind, of at least one value (or of `least`); or nil, and what
+-- is wrong.
+function kinds.list(x, kind, least)
+  if type(x) ~= "table" or #x < (least or 1) or #x == 0
+      and not kinds.empty(x) then
     return nil, ("is %s; a list is wanted"):format(shown(x))
   end
   local list = {}

@@ -12,7 +12,8 @@
  * (ICLR 2018) with bf16, which needs no loss scale.  Gradients of the narrow
  * values are narrow in turn (grad.c).
  * The logits of a softmax are contracted wide: exp turns an absolute error of
- * its argument, which grows with it, into a relative one.
+ * its argument, which grows with it, into a relative one.  So is what is
+ * compared: a rounding there is another choice (of a code, an argmax).
  * Where no gradient is taken nothing is kept for one, and results stay as wide
  * as they were summed: a sampler feeds its network its own rounding.  There,
  * too, the queries and keys that make logits are contracted wide. */
@@ -40,17 +41,24 @@ static bool narrowed(const Graph *g, Ref r)
         && n->in[0] != n->in[1];
 }
 
-enum { LOGITS = 1, PROJECTIONS = 2 };     /* contractions before an exp */
+enum { LOGITS = 1, PROJECTIONS = 2 };      /* contractions before a `bends` */
+
+/* Does n make much of a small error? */
+static bool bends(const Node *n)
+{
+    return n->op == OP_exp || n->op == OP_eq || n->op == OP_lt
+        || n->op == OP_le;
+}
 
 /* How many contractions on the ways to each node stay wide, of the `deep` ones
- * before an exp. */
-static uint8_t *exponents(const Graph *g, int deep)
+ * before such a node. */
+static uint8_t *widened(const Graph *g, int deep)
 {
     uint8_t *wide = alloc(g->arena, g->n + 1);
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
         bool attn = n->op == OP_attn;
-        int left = n->op == OP_exp ? deep : attn ? deep - LOGITS
+        int left = bends(n) ? deep : attn ? deep - LOGITS
                  : wide[r] - (wide[r] && narrowed(g, r));
         for (int i = 0; i < (attn ? 2 : n->nin); i++)
             if (wide[n->in[i]] < left)
@@ -182,7 +190,7 @@ Graph *pass_cast(const Graph *in, Job *j)
     DType d = j->plan ? j->plan->compute : F32;
     bool keeps = d != F32 && trains(in);
     const uint8_t *wide = d == F32 ? NULL
-                        : exponents(in, keeps ? LOGITS : PROJECTIONS);
+                        : widened(in, keeps ? LOGITS : PROJECTIONS);
     const bool *kept = keeps ? find_kept(in, j) : NULL;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];

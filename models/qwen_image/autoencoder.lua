@@ -15,7 +15,8 @@ local autoencoder = {}
 
 local defaults = {
   base_dim = 96, z_dim = 16, dim_mult = { 1, 2, 4, 4 }, num_res_blocks = 2,
-  attn_scales = {}, temperal_downsample = { false, true, true },
+  attn_scales = {},
+  temperal_downsample = { false, true, true, least = 0 }, -- none: one stage
   dropout = 0.0, input_channels = 3,
   latents_mean = { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
                    -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632,

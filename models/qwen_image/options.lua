@@ -19,10 +19,11 @@ local function names_of(defaults)
   return list
 end
 
--- `value` as what `default` is: a list of the like, or one.
+-- `value` as what `default` is: a list of the like (of `default.least` or
+-- more, where that says so), or one.
 local function fit(value, default)
   if type(default) == "table" and #default > 0 then
-    return kinds.list(value, kinds.of(default[1]))
+    return kinds.list(value, kinds.of(default[1]), default.least)
   end
   return kinds.fit(value, kinds.of(default))
 end
@@ -30,7 +31,8 @@ end
 -- A copy of `given` over `defaults`, whose values say what is taken and of
 -- which kind; keys of `ignored`, and those that begin with an underscore, are
 -- left out.  Others are errors at their line of the file, where there is one.
-function options.whole(what, given, defaults, ignored)
+-- null: key -> the option whose value a null there stands for.
+function options.whole(what, given, defaults, ignored, null)
   local full = {}
   for key, value in pairs(defaults) do
     full[key] = value
@@ -42,12 +44,17 @@ function options.whole(what, given, defaults, ignored)
       options.fail(what, given, key, "no option \"%s\"%s", name, near
                    and ("; did you mean \"%s\"?"):format(near) or "")
     end
-    if known and value ~= dpc.null then
+    if known and not (value == dpc.null and null and null[key]) then
       local x, wrong = fit(value, defaults[key])
       if x == nil then
         options.fail(what, given, key, "%s", kinds.said(key, wrong))
       end
       full[key] = x
+    end
+  end
+  for key, other in pairs(null or {}) do
+    if given and given[key] == dpc.null then
+      full[key] = full[other]
     end
   end
   return full

@@ -38,6 +38,7 @@ bf16() {
 bf16 tests/parity/prior.lua --case P1 --case "P4 ddim"
 bf16 tests/parity/unet.lua --case U2
 bf16 tests/parity/qwen.lua --case Q3
+bf16 tests/parity/vqgan.lua --case V1
 
 agree tests/parity/prior.lua --host --case P2 --case P3
 agree tests/parity/unet.lua --host --case U4

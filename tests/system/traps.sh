@@ -42,6 +42,7 @@ wrong unet "$unet" self_attn '[true, "no"]' 'self_attn\[1\] is "no"; true or fal
 wrong unet "$unet" cond_dim 12 'image_embed_dim and cond_dim are both 12'
 wrong qwen "$qwen" axes_dims_rope '[8, 8]' 'axes_dims_rope has 2 numbers; three'
 wrong qwen "$qwen" axes_dims_rope '[9, 3, 4]' 'axes_dims_rope\[0\] is 9; .*even'
+wrong qwen "$qwen" num_layers null 'num_layers is null; a whole number'
 wrong qwen "$qwen" num_layer 3 '' > /dev/null
 exits 1 "qwen: a misspelt key" 'no option "num_layer"; did you mean "num_layers"'
 

@@ -427,7 +427,7 @@ def clip(name, options, inputs, grads=()):
     net = fill(Model(**options)).train()
     x = tensors(inputs)
     with doubles():
-        loss = net(x["text"], x["image"], return_loss=True)
+        loss = net(**x, return_loss=True)
         expect = {"params": count(net), "loss": loss.item(),
                   **gradients(loss, net, grads)}
     cases.add(name, "clip", expect, options=options, inputs=inputs)
@@ -516,6 +516,32 @@ def vqgan(name, options, inputs, leaves):
                                           .tolist()}},
               options={**options, "use_vgg_and_gan": False}, inputs=inputs,
               leaves={k: Filled(v) for k, v in leaves.items()})
+
+
+def vqgan_train(name, options, inputs, leaves):
+    """The loss of reconstruction, and the codebook that it leaves behind."""
+    net = fill(vq.VQGanVAE(use_vgg_and_gan=False, **options)).train()
+    book = net.vq._codebook
+    for key, x in leaves.items():
+        getattr(book, key.rsplit(".", 1)[1]).copy_(x.tensor("codebook"))
+    with doubles():
+        loss = net(tensors(inputs)["img"], return_loss=True)
+        expect = {"loss": loss.item(), **gradients(loss, net)}
+    expect["leaves"] = {f"vq._codebook.{key}": digest(getattr(book, key))
+                        for key in ("cluster_size", "embed")}
+    cases.add(name, "vqgan_train", expect, inputs=inputs,
+              options={**options, "use_vgg_and_gan": False},
+              leaves={k: Filled(v) for k, v in leaves.items()})
+
+
+def lowres(name, options, inputs, call):
+    """The picture that the next U-Net of a cascade is given."""
+    x = tensors(inputs)["image"]
+    net = d2.LowresConditioner(**plain(options))
+    with doubles(), coin_is(inputs, "blur_coin"):
+        out, _ = net(x, **call)
+    cases.add(name, "lowres", {"out": digest(out)}, options=options,
+              inputs=inputs, call=call)
 
 
 class Filled(In):

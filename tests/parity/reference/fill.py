@@ -178,6 +178,8 @@ def count(module):
 def lua(x):
     if isinstance(x, In):
         return x.lua()
+    if x is None:
+        return "dpc.null"
     if isinstance(x, bool):
         return "true" if x else "false"
     if isinstance(x, float):

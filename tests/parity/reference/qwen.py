@@ -104,6 +104,8 @@ transformer("layered: three axes of layers, a condition beside the time",
 transformer("patches of one, several frames",
             dict(SMALL, patch_size=1, in_channels=8, out_channels=8),
             [[3, 2, 4], [2, 1, 3]], words=4)
+transformer("as many channels out as in, said by null",
+            dict(SMALL, num_layers=1, out_channels=None), [[1, 3, 2]])
 
 # ---- LoRA ----
 
@@ -172,5 +174,10 @@ vae("two stages, one block each, four channels",
     dict(base_dim=8, z_dim=4, dim_mult=[1, 2], num_res_blocks=1,
          temperal_downsample=[False], latents_mean=[.5, -.25, 0., 1.],
          latents_std=[2., 1., .5, 4.]), [10, 6])
+vae("one stage, which makes nothing smaller",
+    dict(base_dim=4, z_dim=2, dim_mult=[2], num_res_blocks=1,
+         temperal_downsample=[], latents_mean=[0., 1.],
+         latents_std=[1., 3.]), [3, 5])
 
-cases.show(sys.stdout)
+if __name__ == "__main__":
+    cases.show(sys.stdout)
