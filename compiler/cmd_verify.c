@@ -81,18 +81,16 @@ static bool same(Eval *x, const Graph *a, Ref r, Eval *y, Ref q,
     return s && k == n;
 }
 
-/* The first value of `a` that `b` has otherwise; false: none. */
-static bool differs(Eval *x, const Graph *a, const Graph *b, uint64_t seed,
+/* The first value of `a` that `b` has otherwise, by runs of both; false:
+ * none. */
+static bool differs(Eval *x, const Graph *a, Eval *y, const Graph *b,
                     Difference *d)
 {
-    Eval *y = eval_new(b, FIELD, seed, 1);
     bool found = false;
-    eval_run(y);
     for (uint32_t i = 0; i < value_count(a) && !found; i++) {
         d->name = value_name(a, i);
         found = !same(x, a, value_ref(a, i), y, value_find(b, a, i), d);
     }
-    eval_free(y);
     return found;
 }
 
@@ -169,25 +167,31 @@ static uint32_t trail_last(const Trail *t, int role)
     return i;
 }
 
-/* Of the graphs of all roles, each is that of the one before. */
-static void whole_verify(const Trail *t, Eval *x, uint64_t seed)
+/* Of the graphs of all roles, each is that of the one before.  y: a run of the
+ * last of them. */
+static void whole_verify(const Trail *t, Eval *x, Eval *y, uint64_t seed)
 {
     uint32_t from = trail_start(t), last = trail_last(t, -1);
     const Graph *a = t->stop[from].g;
     Difference d = { 0 };
-    if (!differs(x, a, t->stop[last].g, seed, &d))
+    if (!differs(x, a, y, t->stop[last].g, &d))
         return;
-    for (uint32_t k = from + 1;; k++)
-        if (differs(x, a, t->stop[k].g, seed, &d))
+    for (uint32_t k = from + 1;; k++) {
+        const Graph *b = t->stop[k].g;
+        Eval *z = eval_new(b, FIELD, seed, 1);
+        eval_run(z);
+        if (differs(x, a, z, b, &d))
             blame(a, &d, t->stop[k].pass);
+        eval_free(z);
+    }
 }
 
-static void roles_verify(const Trail *t, const Graph *whole, uint64_t seed)
+/* x: a run of the graph of all roles. */
+static void roles_verify(const Trail *t, const Graph *whole, Eval *x,
+                         uint64_t seed)
 {
     int roles = (int)mesh_size(&whole->mesh, mesh_axes(&whole->mesh, STAGE));
     Difference d = { 0 };
-    Eval *x = eval_new(whole, FIELD, seed, 1);
-    eval_run(x);
     for (int role = 0; role < roles; role++) {
         uint32_t last = trail_last(t, role), k = 0;
         if (!part_differs(x, whole, t->stop[last].g, seed, &d))
@@ -197,7 +201,6 @@ static void roles_verify(const Trail *t, const Graph *whole, uint64_t seed)
             k++;
         blame(whole, &d, t->stop[k].pass);
     }
-    eval_free(x);
 }
 
 /* A leaf that no role keeps would not be missed by any. */
@@ -219,15 +222,18 @@ uint32_t verify_values(const Options *o, const Trail *t)
 {
     const Graph *a = t->stop[trail_start(t)].g;
     const Graph *whole = t->stop[trail_last(t, -1)].g;
+    uint64_t seed = (uint64_t)o->seed;
     size_check(o, a);
-    Eval *x = eval_new(a, FIELD, (uint64_t)o->seed, 1);
-    eval_run(x);
-    whole_verify(t, x, (uint64_t)o->seed);
+    Eval *x = eval_new(a, FIELD, seed, 1);
+    Eval *y = eval_new(whole, FIELD, seed, 1);
+    eval_run(x), eval_run(y);
+    whole_verify(t, x, y, seed);
     eval_free(x);
     if (t->stop[t->n - 1].g->role >= 0) {
-        roles_verify(t, whole, (uint64_t)o->seed);
+        roles_verify(t, whole, y, seed);
         sets_verify(t, whole);
     }
+    eval_free(y);
     return value_count(a);
 }
 

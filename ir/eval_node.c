@@ -32,7 +32,7 @@ typedef struct Nest {
     bool reads[NIN];
     const Num *const *in;
     Num *out;
-    Num strip[NIN][STRIP];
+    Num (*strip)[STRIP];                  /* by operand */
 } Nest;
 
 /* ---- making the nest ---- */
@@ -332,8 +332,10 @@ static void nest(const Graph *g, Ref r, Domain domain, const Place *p,
     const Node *n = &g->node[r];
     Type u = type_local(&g->mesh, &n->type);
     int64_t volume = type_volume(&u);
+    Num strip[NIN][STRIP];
     Nest t = { .domain = domain, .fold = ops[n->op].fold, .nin = n->nin,
-               .in = in, .out = out, .prog = prog_of(n->op, domain) };
+               .in = in, .out = out, .prog = prog_of(n->op, domain),
+               .strip = strip };
 
     for (int i = 0; i < n->nin; i++)
         t.reads[i] = prog_reads(t.prog, i);

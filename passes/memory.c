@@ -262,6 +262,10 @@ static void settle(Buf *b)
         b->slots = 1, b->place = NULL;
 }
 
+/* Results over dying operands are worth a part in a hundred of the arena; what
+ * is enough stays so in a plan that is as much larger without them. */
+enum { PART = 100 };
+
 /* What lives in one of the two memories, and dies in the step. */
 static void place_arena(Mem *m, Space space)
 {
@@ -270,8 +274,9 @@ static void place_arena(Mem *m, Space space)
     value_items(m, space);
     if (space == ARENA)
         scratch_items(m);
+    int64_t enough = space == ARENA ? m->job->enough : 0;
     s->bytes[space] = place_items(m->item, m->nitem, s->nstep,
-        space == ARENA ? &s->lower : &s->host_lower,
+        enough - enough / PART, space == ARENA ? &s->lower : &s->host_lower,
         space == ARENA ? &s->peak : &s->host_peak);
     for (uint32_t i = 0; i < m->nitem; i++)
         if (m->item[i].node == NONE)
@@ -285,7 +290,6 @@ static void place_arena(Mem *m, Space space)
  * without them as well. */
 static void place_over(Mem *m)
 {
-    enum { PART = 100 };
     Sched *s = m->s;
     size_t spans = m->g->n * m->nturn;
     Ref *root = alloc(m->scratch, (m->g->n + 1) * sizeof *root);
@@ -296,7 +300,8 @@ static void place_over(Mem *m)
     bool any = memory_over(m);
     place_arena(m, ARENA);
     int64_t bytes = s->bytes[ARENA];
-    if (!any || bytes <= s->lower + s->lower / PART)
+    if (!any || bytes <= s->lower + s->lower / PART
+        || bytes <= m->job->enough - m->job->enough / PART)
         return;
     for (int again = 0; again < 2; again++) {
         for (Ref r = 0; r < m->g->n; r++)

@@ -93,6 +93,8 @@ typedef struct Job {
     bool look_back;                       /* check keeps the graphs it sees */
     struct Prices *prices;                /* what fuse has asked the target,
                                              for all graphs of the job */
+    int64_t enough;                       /* bytes of ARENA below which less
+                                             need not be found; 0: none */
     bool once;                            /* nobody reads the first graph's
                                              nodes again */
 } Job;

@@ -46,7 +46,7 @@ typedef struct Place {
     uint32_t *met;                        /* of those, what an item meets */
     int64_t *best, least;                 /* places of the lowest peak */
     int64_t *live;                        /* bytes, by step */
-    int64_t good;                         /* no need to be lower than this */
+    int64_t good, enough;                 /* no need to be lower than these */
     uint64_t lot;
 } Place;
 
@@ -241,7 +241,7 @@ static int64_t fit_all(Place *p, const uint32_t *order, Fit fit)
 
 static bool good(const Place *p)
 {
-    return p->least <= p->good;
+    return p->least <= p->good || p->least <= p->enough;
 }
 
 /* Place what is at the peak before one of those that it met, by lot. */
@@ -328,16 +328,16 @@ static int64_t count_large(const Place *p)
     return n;
 }
 
-static void pile_shaken(Place *p, int64_t limit)
+static void pile_shaken(Place *p)
 {
     static const How shaken[] = { BY_CROWD, BY_AREA };
     int64_t n = count_large(p), all = p->n;
     int64_t looks = p->good < SHAKE / WORTH ? WORTH * p->good : SHAKE;
     int64_t rounds = looks / (2 * n * n + all * all / RUNS + 1);
-    for (int64_t i = 0; i < rounds && p->least > limit; i++) {
+    for (int64_t i = 0; i < rounds && !good(p); i++) {
         ArenaMark m = arena_mark(p->work);
         pile_large(p, shaken[i % 2], i < 2 ? 0 : i % 4 < 2 ? 100 : 300,
-                   limit);
+                   p->good);
         arena_rewind(p->work, m);
     }
 }
@@ -350,7 +350,9 @@ static bool is_small(const Place *p)
     return NHOW * 2 * n * (n + p->nstep) <= STEPS * (int64_t)SHAKE;
 }
 
-/* Within one part in two thousand of the bound, in a hundred, in fifty. */
+/* Within one part in two thousand of the bound, in a hundred, in fifty.  What
+ * is enough ends the search, but changes none of its steps: without it the
+ * result is no larger. */
 static void search(Place *p, int64_t lower)
 {
     static const int parts[] = { 1, 20, 40 };
@@ -358,10 +360,12 @@ static void search(Place *p, int64_t lower)
         p->good = lower + lower / 2000 * parts[i];
         for (How how = 0; !i && how < NHOW && !good(p); how++)
             fit_all(p, sorted(p, how, 0), FIRST);
+        if (p->enough && lower > p->enough)
+            return;
         for (How how = 0; is_small(p) && how < NHOW && !good(p); how++)
             pile(p, how);
         if (is_small(p))
-            pile_shaken(p, p->good);
+            pile_shaken(p);
     }
     for (How how = 0; how < NHOW && !good(p); how++) {
         if (is_small(p))
@@ -385,12 +389,13 @@ static int64_t lower_bound(Place *p, uint32_t *when)
     return lower;
 }
 
-int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t *lower,
-                    uint32_t *when)
+int64_t place_items(Item *item, uint32_t n, uint32_t nstep, int64_t enough,
+                    int64_t *lower, uint32_t *when)
 {
     Arena *arena = arena_new();
     Place *p = alloc(arena, sizeof *p);
     *p = (Place){ .item = item, .n = n, .nstep = nstep, .lot = 1,
+                  .enough = enough,
                   .width = nstep / NWINDOW + 1, .arena = arena,
                   .work = arena_new() };
     p->shelf = shelf_new(arena, nstep);

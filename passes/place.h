@@ -20,9 +20,10 @@ static inline bool item_meets(const Item *a, const Item *b)
 
 /* Gives each of the n items its `at`, so that no two that live at one of the
  * nstep steps share bytes.  The peak.  *lower: the largest sum of live sizes,
- * at step *when. */
-int64_t place_items(Item *, uint32_t n, uint32_t nstep, int64_t *lower,
-                    uint32_t *when);
+ * at step *when.  enough: no search for less than that, nor, where the bound is
+ * above it, for more than one sweep; 0: as little as can be found. */
+int64_t place_items(Item *, uint32_t n, uint32_t nstep, int64_t enough,
+                    int64_t *lower, uint32_t *when);
 
 /* Bytes that items have taken, by step: place_shelf.c. */
 typedef struct Shelf Shelf;

@@ -17,11 +17,13 @@ typedef struct Tried {
 
 typedef struct Held { int64_t leaves, arena, io; } Held;
 
-/* What a rank holds for this graph, by the passes after this one. */
-static Held held_by(const Graph *g, const Job *j)
+/* What a rank holds for this graph, by the passes after this one; enough: of
+ * the arena, as a job has it. */
+static Held held_by(const Graph *g, const Job *j, int64_t enough)
 {
     Job mine = { .keep = arena_new(), .plan = j->plan, .target = j->target,
-                 .cluster = j->cluster, .prices = j->prices };
+                 .cluster = j->cluster, .prices = j->prices,
+                 .enough = enough };
     Held h = { 0 };
     const Graph *done = run_passes("layout,refold,fuse,bucket,spill,order,"
                                    "memory", g, &mine);
@@ -31,14 +33,15 @@ static Held held_by(const Graph *g, const Job *j)
     return h;
 }
 
-static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c)
+static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c,
+                        int64_t enough)
 {
     Tried t = { .g = recompute_clone(a, g, c->keep),
                 .cost = c->answer.cost };
     t.g->remade = t.cost;
     t.g->remade_least = c->exact && c->fits ? t.cost
                       : recompute_least(&a->q, c->answer.peak);
-    t.arena = held_by(t.g, a->job).arena;
+    t.arena = held_by(t.g, a->job, enough).arena;
     return t;
 }
 
@@ -47,8 +50,9 @@ Graph *recompute_full(Graph *g, Job *j)
     prices_of(j);                         /* one list for all trials */
     const Asked *a = recompute_ask(g, j);
     Chosen c = recompute_lowest(&a->q);
-    Tried t = try_answer(a, g, &c);
-    return t.arena < held_by(g, j).arena ? t.g : g;
+    int64_t now = held_by(g, j, 0).arena;
+    Tried t = try_answer(a, g, &c, now - 1);
+    return t.arena < now ? t.g : g;
 }
 
 /* The cheapest below so many bytes of arena, from the question's limit at
@@ -59,9 +63,13 @@ static Tried fit(const Asked *a, Graph *g, int64_t now, int64_t want)
     double low = 0, high = (double)recompute_choose(&a->q, INT64_MAX)
         .answer.peak;
     double limit = high * (double)want / (double)now;
+    bool nothing = false;                 /* the question has no such answer */
     for (int i = 0; i < TRIES; i++) {
         Chosen c = recompute_choose(&a->q, (int64_t)limit);
-        Tried t = try_answer(a, g, &c);
+        if (!c.fits && nothing)
+            break;
+        nothing = !c.fits;
+        Tried t = try_answer(a, g, &c, want);
         bool fits = t.arena <= want, had = best.arena <= want;
         if (fits && had ? t.cost < best.cost : t.arena < best.arena)
             best = t;
@@ -79,7 +87,7 @@ static Tried fit(const Asked *a, Graph *g, int64_t now, int64_t want)
 Graph *recompute_within(Graph *g, Job *j, int64_t bytes)
 {
     prices_of(j);
-    Held h = held_by(g, j);
+    Held h = held_by(g, j, 0);
     int64_t want = bytes - h.leaves - h.io;
     if (h.arena <= want)
         return g;

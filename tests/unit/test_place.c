@@ -55,7 +55,7 @@ static void those_that_meet_share_no_byte(void **state)
         int64_t lower;
         uint32_t when;
         training(it, seed);
-        int64_t peak = place_items(it, ITEMS, STEPS, &lower, &when);
+        int64_t peak = place_items(it, ITEMS, STEPS, 0, &lower, &when);
         assert_int_equal(peak, peak_of(it, ITEMS));
         assert_true(peak >= lower);
     }
@@ -69,7 +69,7 @@ static void a_training_step_is_within_two_percent(void **state)
         int64_t lower;
         uint32_t when;
         training(it, seed);
-        int64_t peak = place_items(it, ITEMS, STEPS, &lower, &when);
+        int64_t peak = place_items(it, ITEMS, STEPS, 0, &lower, &when);
         assert_in_range(peak, lower, lower + lower / 50);
     }
 }
@@ -82,9 +82,29 @@ static void the_same_items_have_the_same_places(void **state)
     uint32_t when;
     training(a, 3);
     training(b, 3);
-    place_items(a, ITEMS, STEPS, &lower, &when);
-    place_items(b, ITEMS, STEPS, &lower, &when);
+    place_items(a, ITEMS, STEPS, 0, &lower, &when);
+    place_items(b, ITEMS, STEPS, 0, &lower, &when);
     assert_memory_equal(a, b, sizeof a);
+}
+
+/* Asked for what can be had, for a little less than the bound, for anything. */
+static void what_is_enough_ends_the_search_no_lower(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 9; seed++) {
+        Item it[ITEMS];
+        int64_t lower, peak;
+        uint32_t when;
+        training(it, seed);
+        int64_t least = place_items(it, ITEMS, STEPS, 0, &lower, &when);
+        const int64_t enough[] = { lower + lower / 10, lower - 1, 10 * lower };
+        for (int i = 0; i < COUNT(enough); i++) {
+            peak = place_items(it, ITEMS, STEPS, enough[i], &lower, &when);
+            assert_int_equal(peak, peak_of(it, ITEMS));
+            assert_true(peak >= least);
+            assert_true(enough[i] < lower || peak <= enough[i]);
+        }
+    }
 }
 
 /* The two of size 1 have to lie below, whatever comes first in the order. */
@@ -104,7 +124,7 @@ static void nothing_takes_nothing(void **state)
     (void)state;
     int64_t lower;
     uint32_t when = 0;
-    assert_int_equal(place_items(NULL, 0, 0, &lower, &when), 0);
+    assert_int_equal(place_items(NULL, 0, 0, 0, &lower, &when), 0);
 }
 
 int main(void)
@@ -112,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_that_meet_share_no_byte),
         cmocka_unit_test(a_training_step_is_within_two_percent),
+        cmocka_unit_test(what_is_enough_ends_the_search_no_lower),
         cmocka_unit_test(the_same_items_have_the_same_places),
         cmocka_unit_test(a_pile_fits_or_says_no),
         cmocka_unit_test(nothing_takes_nothing),
