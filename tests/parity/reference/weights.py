@@ -6,7 +6,8 @@
 The state dict of an original module, saved by the package safetensors, is
 read by a binary through --init-from; one step at a learning rate of zero is
 trained; the checkpoint, read by safetensors, must hold the same names, shapes
-and bits.
+and bits.  So must what `dpc weights convert` makes of the run: one file, or
+shards and their index; in bf16 and f16 they are what torch rounds to.
 """
 import json
 import os
@@ -17,8 +18,8 @@ import warnings
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 warnings.filterwarnings("ignore")
 import dalle2_pytorch.dalle2_pytorch as d2  # noqa: E402
@@ -40,6 +41,52 @@ def kept(module):
     return {n: x.detach().contiguous() for n, x in module.named_parameters()}
 
 
+def same(name, there, weights, to=None):
+    """Are these the weights, of type `to`?  Prints those that are not."""
+    def wanted(n):
+        x = weights[n]
+        return x if to is None else x.to(to)
+    bad = [n for n in sorted(set(weights) | set(there))
+           if n not in weights or n not in there
+           or there[n].dtype != wanted(n).dtype
+           or not torch.equal(wanted(n), there[n])]
+    for n in bad[:9]:
+        here = tuple(weights[n].shape) if n in weights else None
+        print(f"  {n}: original {here}, ours "
+              f"{tuple(there[n].shape) if n in there else None}")
+    print(f"{'not ok' if bad else 'ok'} {name}: {len(there)} tensors")
+    return not bad
+
+
+def indexed(folder):
+    """The tensors of a folder, each from the file that its index says."""
+    with open(os.path.join(folder, "model.safetensors.index.json")) as text:
+        index = json.load(text)
+    out = {}
+    for n, file in index["weight_map"].items():
+        with safe_open(os.path.join(folder, file), "pt") as shard:
+            out[n] = shard.get_tensor(n)
+    total = sum(x.numel() * x.element_size() for x in out.values())
+    files = set(index["weight_map"].values())
+    assert total == index["metadata"]["total_size"] and len(files) > 1
+    return out
+
+
+def converted(name, trained, at, weights):
+    """The run as one file, as shards, narrow, and back from the shards."""
+    def convert(source, to, *more):
+        run(DPC, "weights", "convert", source, at(to), *more)
+    convert(trained, "one.safetensors")
+    good = same(f"{name}, one file", load_file(at("one.safetensors")), weights)
+    convert(trained, "shards", "--shards", "8KiB")
+    good &= same(f"{name}, shards", indexed(at("shards")), weights)
+    for word, to in ("bf16", torch.bfloat16), ("f16", torch.float16):
+        convert(at("shards"), word + ".safetensors", "--dtype", word)
+        good &= same(f"{name}, {word}", load_file(at(word + ".safetensors")),
+                     weights, to)
+    return good
+
+
 def round_trip(name, model, config, module, inputs):
     weights = kept(module)
     with tempfile.TemporaryDirectory() as folder:
@@ -58,15 +105,8 @@ def round_trip(name, model, config, module, inputs):
             "--init-from", at("w.safetensors"), *given)
         back = load_file(at("run", "ckpt", "step-00000001",
                             "model.safetensors"))
-    bad = [n for n in sorted(set(weights) | set(back))
-           if n not in weights or n not in back
-           or not np.array_equal(weights[n].numpy(), back[n])]
-    for n in bad[:9]:
-        here = tuple(weights[n].shape) if n in weights else None
-        print(f"  {n}: original {here}, checkpoint "
-              f"{back[n].shape if n in back else None}")
-    print(f"{'not ok' if bad else 'ok'} {name}: {len(back)} tensors")
-    return not bad
+        good = same(name, back, weights)
+        return good & converted(name, at("run"), at, weights)
 
 
 def floats(*shape):
@@ -97,9 +137,9 @@ good &= round_trip(
     d2.Decoder((d2.Unet(**dict(unet, dim_mults=(1, 2),
                                self_attn=(True, False))),),
                image_sizes=(8,), timesteps=20),
-    dict(image=np.zeros((2, 3, 8, 8), np.uint8), image_embed=floats(2, 12)))
+    dict(image=np.zeros((2, 8, 8, 3), np.uint8), image_embed=floats(2, 12)))
 good &= round_trip(
     "CLIP", "models/dalle2/clip.lua", clip, CLIP(**clip),
-    dict(image=np.zeros((2, 3, 8, 8), np.uint8),
+    dict(image=np.zeros((2, 8, 8, 3), np.uint8),
          text=np.ones((2, 6), np.int32)))
 sys.exit(not good)
