@@ -67,18 +67,27 @@ static DpcNamed wanting(const void *import, uint32_t i)
          ? (DpcNamed){ l->name, l->ndim, l->dim } : (DpcNamed){ 0 };
 }
 
-/* Of a tensor below `there` that is no leaf's.  An average is that of one. */
-static DpcNamed spare(const void *import, uint32_t i)
+/* Of a tensor below `there`; an average is that of one. */
+static DpcNamed offered(const void *import, uint32_t i)
 {
     const Import *m = import;
     const DpcWhole *w = &m->source->whole[i];
-    size_t n = strlen(m->there);
+    bool none = w->state || strncmp(w->name, m->there, strlen(m->there)) ||
+                !strncmp(w->name, "ema.", 4);
+    return none ? (DpcNamed){ 0 } : dpc_whole_named(w);
+}
+
+/* The same, of one that is no leaf's. */
+static DpcNamed spare(const void *import, uint32_t i)
+{
+    const Import *m = import;
+    DpcNamed w = offered(m, i);
     char name[DPC_PATH];
-    bool taken = w->state || strncmp(w->name, m->there, n) ||
-                 !strncmp(w->name, "ema.", 4) ||
-                 (dpc_path(name, "%s%s", m->here, w->name + n) == DPC_OK &&
-                  ckpt_is_leaf(m->c->unit, name));
-    return taken ? (DpcNamed){ 0 } : dpc_whole_named(w);
+    bool taken = w.name &&
+                 dpc_path(name, "%s%s", m->here,
+                          w.name + strlen(m->there)) == DPC_OK &&
+                 ckpt_is_leaf(m->c->unit, name);
+    return taken ? (DpcNamed){ 0 } : w;
 }
 
 /* ---- a prefix that nobody asked for ---- */
@@ -147,16 +156,19 @@ static void extras_tell(const Import *m, CkptMisfit *left)
     }
 }
 
-/* Nothing would be read, which nobody asks for. */
+/* Nothing would be read, which nobody asks for.  The first few params that may
+ * be there by another name are looked for among all tensors, of which none is
+ * a param's. */
 static DpcStatus match_none(const Import *m)
 {
     const DpcUnit *u = m->c->unit;
     const DpcSource *s = m->source;
     const char *first = NULL, *near[DPC_NEAR] = { NULL };
-    int found = 0;
-    for (uint32_t i = 0; !found && i < u->nleaf; i++) {
+    int found = 0, tried = 0;
+    for (uint32_t i = 0; !found && tried < CKPT_TOLD && i < u->nleaf; i++) {
         DpcNamed l = wanting(m, i);
-        found = l.name ? dpc_names_near(l, s->n, spare, m, near) : 0;
+        tried += l.name != NULL;
+        found = l.name ? dpc_names_near(l, s->n, offered, m, near) : 0;
         first = l.name && (found || !first) ? l.name : first;
     }
     if (!found && s->n)

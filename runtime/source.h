@@ -85,6 +85,9 @@ typedef DpcNamed (*DpcNameAt)(const void *arg, uint32_t i);
 enum { DPC_NEAR = 2 };
 
 DpcNamed dpc_whole_named(const DpcWhole *);
+/* Letters to change, put in, leave out, and neighbours to swap, until a is b;
+ * some number above `most` when there are more, or more than 128 letters. */
+int dpc_edits(const char *a, const char *b, int most);
 /* Of the n that `at` gives, those that `of` may be there, the likest first: of
  * its shape and at most two thirds of the letters differ, or of another and a
  * third.  How many: at most DPC_NEAR. */

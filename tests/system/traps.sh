@@ -38,6 +38,7 @@ wrong prior "$prior" ff_mult 0 'ff_mult is 0; a number above 0'
 wrong prior "$prior" dim 15 'dim is 15; for sines of the time an even number'
 wrong unet "$unet" dim_mults '[]' 'dim_mults is empty; a list'
 wrong unet "$unet" dim_mults '[1, 2.5]' 'dim_mults\[1\] is 2.5; a whole number'
+wrong unet "$unet" num_resnet_blocks null 'num_resnet_blocks is null; a whole'
 wrong unet "$unet" self_attn '[true, "no"]' 'self_attn\[1\] is "no"; true or false'
 wrong unet "$unet" cond_dim 12 'image_embed_dim and cond_dim are both 12'
 wrong qwen "$qwen" axes_dims_rope '[8, 8]' 'axes_dims_rope has 2 numbers; three'
@@ -54,6 +55,8 @@ whole() {
 }
 whole prior '"prioor": {}' 'no section "prioor"; did you mean "prior"'
 whole decoder '"unets": []' 'DecoderConfig: "unets" is empty'
+whole decoder '"decoder": {}, "data": {"splits": {}, "webdataset_base_url": 1},
+"train": {}, "evaluate": {}, "tracker": {}' 'DecoderDataConfig: webdataset_base_url is 1; a text'
 whole prior "\"sample_timesteps\": 1, $prior" '.*sample_timesteps is 1; .*2 is the least'
 printf '3\n' > c.json
 run "$dpc" check "$root/models/dalle2/prior.lua" --config c.json

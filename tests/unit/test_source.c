@@ -243,6 +243,41 @@ static void a_prefix_is_found_when_it_is_the_only_one(void **state)
     dpc_source_close(s);
 }
 
+/* The whole table, by its definition. */
+static int edits(const char *a, int i, const char *b, int k)
+{
+    if (!i || !k)
+        return i + k;
+    int best = edits(a, i - 1, b, k - 1) + (a[i - 1] != b[k - 1]);
+    int drop = edits(a, i - 1, b, k) + 1, put = edits(a, i, b, k - 1) + 1;
+    best = drop < best ? drop : best;
+    best = put < best ? put : best;
+    if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1]) {
+        int swap = edits(a, i - 2, b, k - 2) + 1;
+        best = swap < best ? swap : best;
+    }
+    return best;
+}
+
+static void edits_are_counted_as_far_as_asked(void **state)
+{
+    uint32_t r = 1;
+    (void)state;
+    for (int run = 0; run < 4000; run++) {
+        char w[2][8] = { 0 };
+        for (int i = 0; i < 10; i++)
+            r = r * 1664525 + 1013904223, w[i / 5][i % 5] = "abc"[r % 40 / 16];
+        w[0][run % 6] = w[1][run / 6 % 6] = 0;
+        int want = edits(w[0], run % 6, w[1], run / 6 % 6);
+        for (int most = 0; most < 7; most++) {
+            int got = dpc_edits(w[0], w[1], most);
+            if (want <= most ? got != want : got <= most)
+                fail_msg("%s, %s up to %d: %d, not %d", w[0], w[1], most, got,
+                         want);
+        }
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -254,6 +289,7 @@ int main(void)
         T(rules_rename_and_leave_out),
         T(rules_that_are_wrong_name_their_line),
         T(a_prefix_is_found_when_it_is_the_only_one),
+        cmocka_unit_test(edits_are_counted_as_far_as_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

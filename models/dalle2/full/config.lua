@@ -10,33 +10,33 @@ local kinds = require "kinds"
 local options = require "dalle2.full.options"
 
 local config = {}
-local any = options.any
-local required, section = options.required, options.section
+local section, maybe, listed = options.section, options.maybe, options.listed
 
 local splits = { train = 0.75, val = 0.15, test = 0.1 }
 
 local prior_data = {
-  image_url = required, meta_url = required, splits = section,
+  image_url = options.text, meta_url = options.text, splits = section,
   batch_size = options.size, num_data_points = 25e7, eval_every_seconds = 3600,
 }
 
 local decoder_data = {
-  webdataset_base_url = required, img_embeddings_url = any,
-  text_embeddings_url = any, num_workers = options.count(4), batch_size = 64,
-  start_shard = 0, end_shard = 9999999, shard_width = 6, index_width = 4,
-  splits = section, shuffle_train = true, resample_train = false,
-  preprocessing = any,
+  webdataset_base_url = options.text, img_embeddings_url = maybe("string"),
+  text_embeddings_url = maybe("string"), num_workers = options.count(4),
+  batch_size = 64, start_shard = 0, end_shard = 9999999, shard_width = 6,
+  index_width = 4, splits = section, shuffle_train = true,
+  resample_train = false, preprocessing = maybe("table"),
 }
 
 local ema = {
-  ema_update_after_step = any, ema_update_every = any, ema_inv_gamma = any,
-  ema_power = any, ema_min_value = any,
+  ema_update_after_step = maybe("count"), ema_update_every = maybe("size"),
+  ema_inv_gamma = maybe("positive"), ema_power = maybe("number"),
+  ema_min_value = maybe("number"),
 }
 
 local prior_train = options.join(ema, {
   epochs = 1, lr = 1.1e-4, wd = 6.02e-2, max_grad_norm = 0.5, use_ema = true,
-  ema_beta = 0.99, amp = false, warmup_steps = options.maybe("count"),
-  save_every_seconds = 3600, eval_timesteps = any,
+  ema_beta = 0.99, amp = false, warmup_steps = maybe("count"),
+  save_every_seconds = 3600, eval_timesteps = listed("size"),
   best_validation_loss = 1e9, current_epoch = 0, num_samples_seen = 0,
   random_seed = 0,
 })
@@ -46,16 +46,18 @@ local decoder_train = options.join(ema, {
   warmup_steps = options.each(dpc.null, "count"), find_unused_parameters = true,
   static_graph = true, max_grad_norm = options.each(0.5),
   save_every_n_samples = 100000, n_sample_images = options.count(6),
-  cond_scale = options.each(1.0), device = "cuda:0", epoch_samples = any,
-  validation_samples = any, save_immediately = false, use_ema = true,
-  ema_beta = 0.999, amp = false, unet_training_mask = options.maybe("table"),
+  cond_scale = options.each(1.0), device = "cuda:0",
+  epoch_samples = maybe("size"), validation_samples = maybe("size"),
+  save_immediately = false, use_ema = true, ema_beta = 0.999, amp = false,
+  unet_training_mask = listed("boolean"),
 })
 
-local evaluate = { n_evaluation_samples = 1000, FID = any, IS = any,
-                   KID = any, LPIPS = any }
+local evaluate = { n_evaluation_samples = 1000, FID = maybe("table"),
+                   IS = maybe("table"), KID = maybe("table"),
+                   LPIPS = maybe("table") }
 
 local tracker = { data_path = ".tracker_data", overwrite_data_path = false,
-                  log = required, load = any, save = required }
+                  log = section, load = maybe("table"), save = section }
 
 local whole = {
   prior = { prior = section, data = section, train = section,

@@ -11,10 +11,11 @@ local kinds = require "kinds"
 local options = {}
 
 -- In place of a default: the option must be given; as a whole number; as the
--- keywords of another constructor.
+-- keywords of another constructor; as a text.
 options.required = { required = true }
 options.size = { required = true, kind = "size" }
 options.section = { required = true, kind = "table" }
+options.text = { required = true, kind = "string" }
 
 -- nil when absent or null; else of that kind ("number", "size", ...).
 function options.maybe(kind)
@@ -124,7 +125,9 @@ local function value_of(given, key, what, rule)
     fail(given, value and key, what, "\"%s\" is missing; it has no default",
          key)
   elseif marked.each ~= nil then
-    if null then return marked.each end
+    if value == nil or null and marked.each == dpc.null then
+      return marked.each
+    end
     return check_each(given, key, what, value, rule)
   elseif marked.maybe or marked.any then
     if null then return nil end
