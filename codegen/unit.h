@@ -134,8 +134,6 @@ void unit_leaves_place(Unit *);
 /* unit_coll.c: DpcCollKind, or -1; the first row of a launch's members, which
  * all turns share. */
 int unit_coll_kind(Op);
-/* Of a time axis: the axis whose twin it is, + 1; else 0. */
-int axis_of_twin(const Mesh *, int axis);
 uint32_t unit_colls(Unit *, Program *, uint32_t launch);
 /* The row of a kernel, which equal ones share. */
 uint32_t unit_kernel(Unit *, const Kernel *);

@@ -29,14 +29,6 @@ static void view(const Graph *g, Ref r, Ref like, int d, int64_t *outer,
     }
 }
 
-int axis_of_twin(const Mesh *m, int axis)
-{
-    for (int i = 0; i < m->naxis; i++)
-        if (m->axis[axis].kind == TIME && mesh_twin(m, i) == axis)
-            return i + 1;
-    return 0;
-}
-
 static DpcColl coll_of(const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];

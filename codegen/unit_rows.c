@@ -32,7 +32,7 @@ DpcUnit unit_rows(const Unit *u, const char *model)
     for (int i = 0; i < u->mesh->naxis; i++)
         axis[i] = (DpcAxis){ u->mesh->axis[i].name, u->mesh->axis[i].size,
                              (uint8_t)u->mesh->axis[i].kind,
-                             axis_of_twin(u->mesh, i) };
+                             mesh_home(u->mesh, i) + 1 };
     return (DpcUnit){
         .abi = DPC_ABI, .model = model, .naxis = (uint32_t)u->mesh->naxis,
         .nleaf = u->nleaf, .nprogram = (uint32_t)u->nprogram,

@@ -250,7 +250,7 @@ static void mesh_and_runs(Text *t, const Unit *u, const UnitOptions *o)
     for (int i = 0; i < u->mesh->naxis; i++)
         text_add(t, "{\"%s\",%d,%d,%d},", u->mesh->axis[i].name,
                  u->mesh->axis[i].size, u->mesh->axis[i].kind,
-                 axis_of_twin(u->mesh, i));
+                 mesh_home(u->mesh, i) + 1);
     text_add(t, "{0}};\nstatic const DpcRun run[] = {\n");
     for (int i = 0; i < o->nrun; i++) {
         text_add(t, "{");

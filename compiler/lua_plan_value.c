@@ -6,7 +6,8 @@
  *     }
  *
  * A name is a pattern (passes/constrain.c).  Of each dimension: "*" or nothing
- * leaves it as it comes, "" makes it whole, else it lies over these axes.
+ * leaves it as it comes, "" makes it whole, else it lies over these axes; a
+ * twin, "tp'", says that products read it a part a turn.
  * `grad` says the same of the value's gradient, which else lies alike. */
 #include "compiler/lua_plan.h"
 #include <stdlib.h>
@@ -31,6 +32,9 @@ static Lie lie_read(lua_State *L, const Planning *p, const char *what)
         lua_pop(L, 1);
     }
     Axes turns = taken & mesh_axes(&p->plan->mesh, TIME);
+    for (int i = 0; i < p->plan->mesh.naxis; i++)
+        if (mesh_home(&p->plan->mesh, i) >= 0)
+            turns &= (Axes)~(1u << i);
     if (turns)
         plan_fail(L, p, "%s: \"%s\" is turns, and the batch alone says "
                 "which turn has what", what,

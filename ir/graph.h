@@ -185,6 +185,7 @@ int mesh_find(const Mesh *, const char *name);        /* -1 */
 /* The turns in which ranks of an axis see each other's parts: the time axis
  * of its size that is called as it is, with a ' behind; -1. */
 int mesh_twin(const Mesh *, int axis);
+int mesh_home(const Mesh *, int twin);    /* whose twin it is; -1 */
 /* Both where `axis` has a twin; 0. */
 Axes mesh_ring(const Mesh *, int axis);
 /* The type with the two axes of a ring in each other's place. */

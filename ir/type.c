@@ -108,6 +108,14 @@ int mesh_twin(const Mesh *m, int axis)
     return -1;
 }
 
+int mesh_home(const Mesh *m, int twin)
+{
+    for (int i = 0; i < m->naxis && m->axis[twin].kind == TIME; i++)
+        if (mesh_twin(m, i) == twin)
+            return i;
+    return -1;
+}
+
 Axes mesh_ring(const Mesh *m, int axis)
 {
     int twin = mesh_twin(m, axis);

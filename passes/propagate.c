@@ -40,6 +40,8 @@ typedef struct Prop {
     const Plan *plan;                     /* NULL: none */
     Axes twins;                           /* of the mesh: turns of rings */
     Rounds *rounds;                       /* by node of in */
+    const Lie **comes;                    /* by node of in: how products read
+                                             it, a part a turn; NULL */
 } Prop;
 
 static Type whole(Type t)
@@ -397,7 +399,8 @@ static Ref finished(Prop *p, const Node *n, Ref was)
 }
 
 /* The type that the plan wants of a constrained value.  Turns are none of
- * its business, and an axis that it moves leaves where it was. */
+ * its business, and an axis that it moves leaves where it was.  What is to
+ * come round lies over the ranks of the ring if it does so already. */
 static Type constrained(const Prop *p, const Node *n, const Type *have)
 {
     const Mesh *m = &p->c.out->mesh;
@@ -413,7 +416,7 @@ static Type constrained(const Prop *p, const Node *n, const Type *have)
     for (int d = 0; d < t.ndim; d++) {
         bool free = d >= l->ndim || l->free[d];
         t.split[d] = free ? split_without(have->split[d], said)
-                          : l->split[d];
+                          : ring_home(m, l->split[d], have->split[d]);
         Split turns = split_without(have->split[d], (Axes)~time);
         for (; !free && turns; turns >>= 4)
             t.split[d] = split_push(t.split[d], (int)(turns & 15) - 1);
@@ -460,6 +463,20 @@ static void queries_stay(const Sig *s, Wish *w)
     }
 }
 
+/* The product's operands that shall come round do. */
+static void come_round(Prop *p, const Node *n, const Sig *s, Rounds rounds,
+                       Ref *in)
+{
+    const Graph *g = p->c.out;
+    Ref was[2] = { in[0], in[1] };
+    for (int i = 0; i < 2; i++) {
+        Type t = g->node[was[i]].type;
+        if (p->comes[n->in[i]] && ring_reads(g, s, was, i,
+                                             p->comes[n->in[i]], &t))
+            in[i] = ring_want(p, was[i], &t, n, rounds);
+    }
+}
+
 static Ref place(Prop *p, Ref r)
 {
     Graph *g = p->c.out;
@@ -476,6 +493,10 @@ static Ref place(Prop *p, Ref r)
     for (int i = 0; i < n->nin; i++)
         was[i] = x[i] = finished(p, n, n->in[i]);
     Sig s = sig_bind(g, n->op, &n->attr, was, n->nin, n->loc);
+    if (p->twins && n->op == OP_dot)
+        come_round(p, n, &s, p->rounds[r], was);
+    if (n->nin == 1 && p->comes[n->in[0]])
+        p->comes[r] = ring_through(n->op, &s, p->comes[n->in[0]], p->scratch);
     wishes(g, &s, n->op, was, w);
     bool rings = p->twins && ops[n->op].family == FAMILY_attention;
     if (rings)
@@ -543,7 +564,8 @@ Graph *pass_propagate(const Graph *in, Job *j)
     Prop p = { copy_begin(in, j), j->scratch, NULL, 0,
                graph_uses(in, j->scratch), leaves_ahead(in, j->scratch),
                j->plan, ring_twins(&in->mesh),
-               alloc(j->scratch, (in->n + 1) * sizeof *p.rounds) };
+               alloc(j->scratch, (in->n + 1) * sizeof *p.rounds),
+               alloc(j->scratch, (in->n + 1) * sizeof *p.comes) };
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
@@ -551,8 +573,10 @@ Graph *pass_propagate(const Graph *in, Job *j)
             p.rounds[r] = p.rounds[n->in[0]];
         if (n->op == OP_reshard)
             p.c.map[r] = p.c.map[n->in[0]];
-        else if (n->op == OP_constrain)
+        else if (n->op == OP_constrain) {
             p.c.map[r] = constrain(&p, n);
+            p.comes[r] = ring_said(j->plan, n);
+        }
         else if (ops[n->op].leaf)
             copy_node(&p.c, r);
         else

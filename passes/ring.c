@@ -9,7 +9,14 @@
  * has at turn i (architecture.md, case c; Liu, Zaharia, Abbeel, "Ring
  * attention", 2023).  At run time rank i counts its turns as t = (step - i)
  * mod n, so that i and t are partners at one step and each has one (collect.c);
- * the order of a sum is all that this changes. */
+ * the order of a sum is all that this changes.
+ *
+ * A product whose plan says so reads an operand in the same way, a part a turn
+ * while the next is sent (Wang et al., "Overlap communication with dependent
+ * computation via decomposition", ASPLOS 2023).  Where the part's letter is
+ * kept, the turns' results are joined: a gather in chunks.  Where what lies
+ * over the ranks is folded, each turn's result goes to the rank that keeps it,
+ * and is added up there: a scatter in chunks. */
 #include "passes/ring.h"
 
 Axes ring_twins(const Mesh *m)
@@ -28,6 +35,88 @@ Split ring_split(const Mesh *m, Split s)
         to = split_push(to, twin < 0 ? axis : twin);
     }
     return to;
+}
+
+Split ring_home(const Mesh *m, Split said, Split have)
+{
+    Split to = 0;
+    for (; said; said >>= 4) {
+        int axis = (int)(said & 15) - 1, home = mesh_home(m, axis);
+        if (home < 0)
+            to = split_push(to, axis);
+        else if (split_axes(have) >> home & 1)
+            to = split_push(to, home);
+    }
+    return to;
+}
+
+Split ring_round(const Mesh *m, Split said, Split have)
+{
+    Axes left = split_axes(said) & ring_twins(m);
+    Split to = 0;
+    for (; have; have >>= 4) {
+        int axis = (int)(have & 15) - 1, twin = mesh_twin(m, axis);
+        bool round = twin >= 0 && left >> twin & 1;
+        to = split_push(to, round ? twin : axis);
+        left &= (Axes)~split_axes(to);
+    }
+    for (; left; left &= (Axes)(left - 1))
+        to = split_push(to, __builtin_ctz(left));
+    return to;
+}
+
+const Lie *ring_said(const Plan *plan, const Node *n)
+{
+    if (!plan || n->attr.id >= plan->nvalue)
+        return NULL;
+    const ValuePlan *v = &plan->value[n->attr.id];
+    const Lie *l = n->attr.use ? &v->grad : &v->lie;
+    Axes said = 0;
+    for (int d = 0; d < l->ndim; d++)
+        said |= split_axes(l->split[d]);
+    return said & ring_twins(&plan->mesh) ? l : NULL;
+}
+
+const Lie *ring_through(Op op, const Sig *s, const Lie *l, Arena *a)
+{
+    if (op != OP_cast && op != OP_move)
+        return NULL;
+    Lie *to = alloc(a, sizeof *to);
+    to->ndim = s->out.ndim;
+    for (int k = 0; k < to->ndim; k++)
+        for (int d = 0; d < l->ndim; d++)
+            if (s->in[0].dim[d].c[0] == s->out.dim[k].c[0])
+                to->split[k] = l->split[d];
+    return to;
+}
+
+/* The axes that other letters of the product than c lie over. */
+static Axes lies_elsewhere(const Graph *g, const Sig *s, const Ref *in, int c)
+{
+    Axes over = 0;
+    for (int i = 0; i < s->nin; i++)
+        for (int d = 0; d < s->in[i].ndim; d++)
+            if (s->in[i].dim[d].c[0] != c)
+                over |= split_axes(g->node[in[i]].type.split[d]);
+    return over;
+}
+
+bool ring_reads(const Graph *g, const Sig *s, const Ref *in, int i,
+                const Lie *l, Type *t)
+{
+    Axes twins = ring_twins(&g->mesh);
+    bool reads = false;
+    for (int d = 0; d < l->ndim; d++) {
+        Axes over = lies_elsewhere(g, s, in, s->in[i].dim[d].c[0]);
+        bool worth = false;
+        for (int k = 0; k < g->mesh.naxis; k++)
+            worth |= split_axes(l->split[d]) & twins & mesh_ring(&g->mesh, k)
+                && over >> k & 1;
+        if (worth)
+            t->split[d] = ring_round(&g->mesh, l->split[d], t->split[d]);
+        reads |= worth;
+    }
+    return reads;
 }
 
 bool ring_between(const Mesh *m, const Type *have, const Type *want)

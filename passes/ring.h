@@ -8,6 +8,19 @@
 Axes ring_twins(const Mesh *);
 /* The split with twins in place of the axes that have one. */
 Split ring_split(const Mesh *, Split);
+/* Of a value that lies so and shall come round: where it lies meanwhile, and
+ * how it is read then.  `said` names the twins. */
+Split ring_home(const Mesh *, Split said, Split have);
+Split ring_round(const Mesh *, Split said, Split have);
+/* What the plan says of a `constrain` where its value shall come round, of
+ * the result of an operation on such a value (a cast, movement); NULL: it
+ * does not. */
+const Lie *ring_said(const Plan *, const Node *);
+const Lie *ring_through(Op, const Sig *, const Lie *, Arena *);
+/* Is it worth that operand i of a product comes round as said?  Then `t`, how
+ * it lies, becomes how it is read. */
+bool ring_reads(const Graph *, const Sig *, const Ref *in, int i, const Lie *,
+                Type *t);
 /* Do parts come round from `have` to `want`? */
 bool ring_between(const Mesh *, const Type *have, const Type *want);
 /* The type once the turns of all rings are over: what they owe is summed, and

@@ -9,6 +9,10 @@
 -- al., 2022): the sum that a pair owes becomes parts of the tokens, which are
 -- joined where the next pair begins; norms and residuals hold a part each.
 --
+-- -P ring=true: what such a join or sum stands beside, a product, goes part by
+-- part: while one rank's tokens are multiplied the next rank's are on their way
+-- (Wang et al., 2023).
+--
 -- -P zero=3: of what a rank holds, ranks of dp keep a part each, weights too,
 -- as zero3 does; -P zero=1 parts only what the optimizer knows.
 --
@@ -48,14 +52,37 @@ return function(g)
                            "ranks that share a copy of the model")
     local least = g.option("least", 1024, "numbers of a weight worth a split")
     local sp = g.option("sp", false, "tokens lie over tp between the pairs")
+    local ring = g.option("ring", false,
+                          "with sp: products begin as tokens come round")
     local zero = g.option("zero", 0, "1, 3: what dp keeps in parts, as zeroN")
     local split, value = {}, {}         -- leaf -> dimension; constraints
 
-    -- Tokens of node i, [batch, tokens, ...]: in parts or joined.
-    local function tokens(e, i, forward, backward)
+    -- Tokens, dimension d, of node i: in parts, joined, or coming round.
+    local function lie(e, i, d, forward, backward)
+        local key = walk.name(e, i)
+        local v = value[key] or { grad = {} }
+        local function say(list, word)
+            for k = 1, d do list[k] = list[k] or "*" end
+            list[d] = word == "*" and list[d] or word
+        end
+        say(v, forward)
+        say(v.grad, backward)
+        value[key] = v
+    end
+
+    -- Product i of x and a weight begins a pair, or ends it.
+    local function pair(e, i, x, xs, begins)
         local n = e.nodes[i]
-        if sp and #n.dims >= 3 then
-            value[walk.name(e, i)] = { "*", forward, grad = { "*", backward } }
+        local of = begins and xs or n.out
+        local c = sp and #of >= 3 and n.op == "dot" and major(of, 2)
+        local at, to = c and dimension(xs, c), c and dimension(n.out, c)
+        if not (at and to) then return end
+        if begins then
+            lie(e, x, at, ring and "tp'" or "", "tp")
+            if ring then lie(e, i, to, "*", "tp'") end
+        else
+            lie(e, i, to, "tp", ring and "tp'" or "")
+            if ring then lie(e, x, at, "tp'", "*") end
         end
     end
 
@@ -72,8 +99,8 @@ return function(g)
         local at = e.cut[n.inputs[3 - w]]
         local c = at and major(xs, at)
         if c and dimension(ws, c) then
-            if take(leaf, dimension(ws, c)) and n.op == "dot" then
-                tokens(e, i, "tp", "")
+            if take(leaf, dimension(ws, c)) then
+                pair(e, i, n.inputs[3 - w], xs, false)
             end
             return
         end
@@ -84,9 +111,7 @@ return function(g)
             if o and node.dims[d] >= tp
                 and leads_to_rows(e, i, o, {}, node.dims[d] % tp == 0)
                 and take(leaf, d) then
-                if n.op == "dot" then
-                    tokens(e, n.inputs[3 - w], "", "tp")
-                end
+                pair(e, i, n.inputs[3 - w], xs, true)
                 return o
             end
         end
@@ -135,7 +160,8 @@ return function(g)
     return {
         reduce = zero == 3 and "each" or nil,
         gather = zero == 3 and "use" or nil,
-        mesh = { { "dp", dp }, { "tp", tp }, { "mb", g.micro, "time" } },
+        mesh = { { "dp", dp }, { "tp", tp }, { "mb", g.micro, "time" },
+                 sp and ring and { "tp'", tp, "time" } or nil },
         value = value,
         leaf = function(leaf)
             if leaf.op == "input" then

@@ -39,3 +39,5 @@ works 8 1 --partitioner ring -D scores=1
 all=
 works 5 1 --partitioner megatron -P least=1
 works 5 1 --partitioner megatron -P least=1 -P sp=true
+all=4
+works 4 1 --partitioner megatron -P least=1 -P tp=4 -P sp=true -P ring=true

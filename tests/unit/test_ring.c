@@ -1,5 +1,6 @@
 /* test_ring.c -- attention whose keys come round means the same, on the whole
- * pipeline; what it holds and sends; axes that are no twins. */
+ * pipeline, and so do products whose operands do; what they hold and send;
+ * axes that are no twins. */
 #include "tests/unit/models.h"
 #include "tests/unit/passrun.h"
 
@@ -32,11 +33,16 @@ static Plan *plan_of(const char *mesh, const char *batch, const char *tokens)
     return p;
 }
 
-static Graph *planned(const Plan *p, const char *stop)
+static Graph *planned_of(const char *model, const Plan *p, const char *stop)
 {
     Job j = { .keep = arena, .plan = p, .target = target_of_test(),
               .stop_after = stop };
-    return run_passes(NULL, graph_parse(arena, attention, "attention"), &j);
+    return run_passes(NULL, graph_parse(arena, model, "model"), &j);
+}
+
+static Graph *planned(const Plan *p, const char *stop)
+{
+    return planned_of(attention, p, stop);
 }
 
 static int count(const Graph *g, Op op)
@@ -121,6 +127,92 @@ static void few_blocks_are_held(void **state)
     assert_int_equal(count(g, OP_ring), 0);
 }
 
+/* Two products, the first weight by columns, the second by rows. */
+static const char products[] =
+    "entry train\nphase tensor\n"
+    "x = input : f32[4,12,8]\n"
+    "w = param : f32[8,20]\nu = param : f32[20,8]\n"
+    "a = exp x\nb = dot a, w \"bsd,df->bsf\"\n"
+    "c = exp b\ny = dot c, u \"bsf,fd->bsd\"\n"
+    "y2 = mul y, y\nloss = move y2 \"bsd->\"\n"
+    "gw = grad loss, w : f32[8,20]\ngu = grad loss, u : f32[20,8]\n"
+    "return loss=loss gw=gw gu=gu\n";
+
+static Lie tokens(const Plan *p, const char *axis)
+{
+    Lie l = { .ndim = 2, .free = { true, !*axis } };
+    if (*axis)
+        l.split[1] = split_push(0, mesh_find(&p->mesh, axis));
+    return l;
+}
+
+/* What begins and ends the pair comes round, forward and backward. */
+static Plan *plan_of_products(const char *mesh, const char *batch)
+{
+    static const char *const way[][3] = {
+        { "a", "s'", "" }, { "b", "", "s'" }, { "c", "s'", "" },
+        { "y", "s", "s'" },
+    };
+    Plan *p = plan_of(mesh, batch, "s");
+    LeafPlan x = *p->leaf;
+    p->leaf = alloc(arena, 3 * sizeof *p->leaf);
+    p->leaf[0] = x;
+    p->leaf[1] = (LeafPlan){ .name = "w", .ndim = 2 };
+    p->leaf[2] = (LeafPlan){ .name = "u", .ndim = 2 };
+    p->leaf[1].split[1] = p->leaf[2].split[0] = x.split[1];
+    p->nleaf = 3;
+    p->value = alloc(arena, sizeof *p->value * COUNT(way));
+    p->nvalue = COUNT(way);
+    for (int i = 0; i < COUNT(way); i++)
+        p->value[i] = (ValuePlan){ way[i][0], "test", tokens(p, way[i][1]),
+                                   tokens(p, way[i][2]) };
+    return p;
+}
+
+static void products_mean_the_same(void **state)
+{
+    static const char *const way[][2] = {
+        { "s=2 s'=2:time", "" }, { "s=4 s'=4:time", "" },
+        { "s=5 s'=5:time", "" }, { "r=2 s=3 s'=3:time", "r" },
+        { "s=2 t=2:time s'=2:time", "t" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT(way); i++) {
+        const Plan *p = plan_of_products(way[i][0], way[i][1]);
+        same_meaning(way[i][0], planned_of(products, NULL, "tidy"),
+                     planned_of(products, p, NULL));
+    }
+}
+
+/* Only the two gradients that are returned are gathered: tokens come to the first product, and
+ * for its weight's gradient again; results of the second go, gradients come to
+ * both of what follows it, at once. */
+static void products_gather_nothing(void **state)
+{
+    (void)state;
+    const char *mesh = "s=4 s'=4:time";
+    Graph *g = planned_of(products, plan_of_products(mesh, ""), "memory");
+    int gathers = 0;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        gathers += n->op == OP_all_gather && node_over_ranks(g, n);
+        if (n->op == OP_ring && !n->type.partial)
+            assert_int_equal(most_alive(g, r), 2);
+    }
+    assert_int_equal(gathers, 2);
+    assert_int_equal(count(g, OP_reduce_scatter), 0);
+    assert_int_equal(count(g, OP_ring), 4);
+}
+
+/* Where no other letter lies over the ring, a product reads what it has. */
+static void nothing_comes_for_nothing(void **state)
+{
+    (void)state;
+    Plan *p = plan_of_products("s=4 s'=4:time", "");
+    p->nleaf = 1;
+    assert_int_equal(count(planned_of(products, p, "local"), OP_ring), 0);
+}
+
 static void it_is_exchanged_twice(void **state)
 {
     (void)state;
@@ -167,6 +259,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_means_what_one_rank_means),
         cmocka_unit_test(few_blocks_are_held),
+        cmocka_unit_test(products_mean_the_same),
+        cmocka_unit_test(products_gather_nothing),
+        cmocka_unit_test(nothing_comes_for_nothing),
         cmocka_unit_test(it_is_exchanged_twice),
         cmocka_unit_test(what_is_no_twin_is_refused),
     };
