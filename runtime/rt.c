@@ -328,6 +328,8 @@ static DpcStatus open_parts(DpcRt *rt)
         omp_set_num_threads(u->threads);
     spaces_size(rt);
     s = spaces_map(rt);
+    if (!s)
+        s = dpc_guard_open(rt);
     for (uint32_t i = 0; !s && i < u->nprogram; i++)
         s = walk_open(rt, i);
     if (!s && needs_dnn(u))
@@ -389,6 +391,7 @@ void dpc_rt_close(DpcRt *rt)
     for (int i = 0; i < DPC_NSPACE; i++)
         if (rt->space[i])
             munmap(rt->space[i], (size_t)round_up(rt->bytes[i], 4096));
+    dpc_guard_close(rt);
     free(rt->stage);
     free(rt->group);
     free(rt->walk);

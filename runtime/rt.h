@@ -70,6 +70,7 @@ typedef struct DpcRt {
     DpcDnn *dnn;                          /* NULL: nothing needs it */
     char *space[DPC_NSPACE];
     int64_t bytes[DPC_NSPACE];            /* planned, and what was mapped */
+    char *shadow[DPC_NSPACE];             /* guard.c: as each step found it */
     char *stage;                          /* collectives on inner dimensions */
     int64_t stage_bytes;
     int32_t coord[DPC_NAXIS];             /* 0 on time axes */
@@ -86,7 +87,7 @@ typedef struct DpcRt {
     DpcStream stream[DPC_NSTREAM];        /* [0] is the caller's: not open */
     pthread_mutex_t lock;
     pthread_cond_t bell;                  /* work came, or an event is set */
-    bool quit, serial;                    /* serial: no stream beside */
+    bool quit, serial, guard;             /* serial: no stream beside */
     uint32_t program, round;              /* round: number of this run */
     uint64_t step;
     _Atomic int32_t failed, waiting;      /* failed: stream + 1; the first */
@@ -137,6 +138,16 @@ DpcEnv dpc_walk_env(const DpcRt *, uint32_t program, uint32_t step,
                     uint64_t number);
 DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
                           uint32_t round, uint64_t number);
+/* guard.c: with DPC_GUARD=1, in runs of one step after the other: all memory
+ * as it is now; a step's results, filled before it; DPC_BUG when it has changed
+ * anything else. */
+DpcStatus dpc_guard_open(DpcRt *);
+void dpc_guard_close(DpcRt *);
+void dpc_guard_begin(DpcRt *);
+void dpc_guard_fill(DpcRt *, uint32_t program, uint32_t step);
+DpcStatus dpc_guard_look(DpcRt *, uint32_t program, uint32_t step);
+/* Is that variable of the environment set, and not to 0? */
+bool dpc_env_flag(const char *name);
 /* collect.c: groups of ranks, and one collective. */
 DpcStatus dpc_collect_open(DpcRt *);
 DpcStatus dpc_collect_run(DpcRt *, uint32_t call, int32_t turn,

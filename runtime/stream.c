@@ -13,7 +13,6 @@
 #include "runtime/rt.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LOOKS = 64 };
@@ -121,8 +120,7 @@ static bool needed(const DpcRt *rt, int stream)
 
 DpcStatus dpc_stream_open(DpcRt *rt)
 {
-    const char *serial = getenv("DPC_SERIAL");
-    rt->serial = serial && *serial && strcmp(serial, "0");
+    rt->serial = rt->guard || dpc_env_flag("DPC_SERIAL");
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->bell, NULL);
     for (int i = DPC_COMPUTE + 1; i < DPC_NSTREAM; i++) {
@@ -204,12 +202,19 @@ static DpcStatus run_beside(DpcRt *rt, uint32_t program, uint64_t step)
 }
 
 /* One step after the other, in the order of the list: to see what the streams
- * gain. */
+ * gain, or what a step writes. */
 static DpcStatus run_serial(DpcRt *rt, uint32_t program, uint64_t step)
 {
     DpcStatus s = DPC_OK;
-    for (uint32_t k = 0; !s && k < rt->unit->program[program].nstep; k++)
+    if (rt->guard)
+        dpc_guard_begin(rt);
+    for (uint32_t k = 0; !s && k < rt->unit->program[program].nstep; k++) {
+        if (rt->guard)
+            dpc_guard_fill(rt, program, k);
         s = dpc_walk_alone(rt, program, k, step);
+        if (!s && rt->guard)
+            s = dpc_guard_look(rt, program, k);
+    }
     if (s)
         rt->comm->ops->abort(rt->comm, dpc_exit_code(s));
     return s;

@@ -350,7 +350,8 @@ static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
     t.buf[W].at = t.buf[LOSS].at + 16;
     world_run(&t.unit, 2, r, hunt);
     assert_int_equal(r[0].status, DPC_OK);
-    assert_string_equal(r[0].text, "toy.lua:5: log 'bad': first NaN, in turn 0, on "
+    assert_string_equal(r[0].text, "toy.lua:5: log 'bad': first NaN, in turn 0, "
+        "on "
                         "rank 0");
 }
 
@@ -455,6 +456,48 @@ static void neighbours_give_each_other_rows(void **state)
     }
 }
 
+static void k_past(void *const *p, const DpcEnv *e)
+{
+    k_step(p, e);
+    ((float *)p[2])[1] = 5;
+}
+
+static void k_nothing(void *const *p, const DpcEnv *e)
+{
+    (void)p, (void)e;
+}
+
+/* The toy, guarded, with another function for one of its kernels. */
+static Rank guarded(int kernel, DpcKernelFn *fn)
+{
+    Toy t;
+    Rank r[MOST];
+    DpcKernel k[sizeof kernels / sizeof *kernels];
+    memcpy(k, kernels, sizeof k);
+    k[kernel].fn = fn;
+    toy_make(&t, 2, 2);
+    t.unit.kernel = k;
+    setenv("DPC_GUARD", "1", 1);
+    world_run(&t.unit, 2, r, three);
+    unsetenv("DPC_GUARD");
+    return r[0].status == DPC_ENV ? r[1] : r[0];  /* the other gave up first */
+}
+
+static void a_guarded_step_writes_its_results_and_all_of_them(void **state)
+{
+    (void)state;
+    Rank good = guarded(2, k_step), past = guarded(2, k_past);
+    Rank none = guarded(0, k_nothing);
+    assert_int_equal(good.status, DPC_OK);
+    assert_float_equal(good.loss, 36, 0);
+    assert_int_equal(past.status, DPC_BUG);
+    assert_non_null(strstr(past.text, "toy.lua:7: error: add 'new': turn 0 of "
+                           "it changed 2 bytes outside of its results, from "
+                           "byte 134 of space 2"));
+    assert_int_equal(none.status, DPC_OK);
+    assert_true(isnan(none.loss));
+}
+
 static DpcStatus one_fails(DpcRt *rt, Rank *r)
 {
     if (rt->comm->rank == 1)
@@ -485,6 +528,7 @@ int main(void)
         cmocka_unit_test(the_hunt_names_the_first_op_that_made_a_nan),
         cmocka_unit_test(collectives_work_on_inner_and_uneven_dimensions),
         cmocka_unit_test(neighbours_give_each_other_rows),
+        cmocka_unit_test(a_guarded_step_writes_its_results_and_all_of_them),
         cmocka_unit_test(a_rank_that_gives_up_ends_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
