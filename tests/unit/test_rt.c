@@ -351,8 +351,7 @@ static void the_hunt_names_the_first_op_that_made_a_nan(void **state)
     world_run(&t.unit, 2, r, hunt);
     assert_int_equal(r[0].status, DPC_OK);
     assert_string_equal(r[0].text, "toy.lua:5: log 'bad': first NaN, in turn 0, "
-        "on "
-                        "rank 0");
+                        "on rank 0");
 }
 
 /* ---- collectives ---- */
