@@ -98,8 +98,8 @@ DpcStatus dpc_tars_find(const char *dir, char ***path, int *n);
  * caller frees. */
 DpcStatus dpc_braces(const char *list, char ***path, int *n);
 /* Calls `member` for each plain file of an archive, in order, with the place
- * of its bytes; *sound is false when the archive ends or breaks before its
- * end, at byte *at. */
+ * of its bytes (size -1: the file ends in them); *sound is false when the
+ * archive ends or breaks before its end, at byte *at. */
 typedef DpcStatus DpcMemberFn(void *arg, const char *name, int64_t at,
                               int64_t size);
 DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,

@@ -204,7 +204,7 @@ static DpcStatus member(void *arg, const char *path, int64_t at, int64_t size)
     bool more = t->count && t->sample[t->count - 1].tar == t->file.n - 1 &&
                 !strcmp(key, dpc_tars_key(t, t->count - 1));
     DpcStatus s = more ? DPC_OK : dpc_tars_sample(t, key);
-    return s ? s : dpc_tars_member(t, ext, at, size);
+    return s || size < 0 ? s : dpc_tars_member(t, ext, at, size);
 }
 
 /* Those of the index that no option says. */
@@ -239,7 +239,15 @@ static DpcStatus tars_list_index(DpcTars *t, DpcIndex *x, char *const *path,
     return s;
 }
 
-/* An archive that breaks off ends with a sample that has nothing. */
+/* The last sample loses its members: it is corrupt. */
+static void sample_empty(DpcTars *t)
+{
+    t->nmember = t->sample[t->count - 1].member;
+    t->sample[t->count].member = t->nmember;
+}
+
+/* Of an archive that breaks off the last sample may lack something: it counts
+ * as one that has nothing. */
 static DpcStatus tar_list(DpcTars *t, const char *path)
 {
     bool sound;
@@ -252,9 +260,12 @@ static DpcStatus tar_list(DpcTars *t, const char *path)
     s = s ? s : dpc_tar_walk(path, fd, member, t, &sound, &at);
     if (!s && !sound) {
         fprintf(stderr, "%s: warning: data: the archive breaks off at byte "
-                "%lld; what is behind it counts as one corrupt sample\n",
+                "%lld; its last sample counts as corrupt\n",
                 path, (long long)at);
-        s = dpc_tars_sample(t, "");
+        if (t->count && t->sample[t->count - 1].tar == t->file.n - 1)
+            sample_empty(t);
+        else
+            s = dpc_tars_sample(t, "");
     }
     return s;
 }

@@ -9,6 +9,7 @@
  * All memory of ours is taken at open; libpng, TurboJPEG and libwebp take and
  * free some of their own a picture.  Pixels are bounded, so that a small file
  * that promises a huge picture is one more corrupt sample and not the end. */
+#define _GNU_SOURCE
 #include "runtime/disk.h"
 #include "runtime/image.h"
 #include <errno.h>
@@ -193,6 +194,40 @@ static Size jpeg_scaled(Size full, Size want)
     return best;
 }
 
+/* to : u8[n, 3] = from : u8[n, 4], inks; `light`: 255 is none of it, as Adobe
+ * writes them. */
+static void on_paper(const uint8_t *from, int64_t n, bool light, uint8_t *to)
+{
+    int flip = light ? 0 : 255;
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++)
+            to[3 * i + c] = (uint8_t)(((from[4 * i + c] ^ flip) *
+                                       (from[4 * i + 3] ^ flip) + 127) / 255);
+}
+
+/* A warning, too, is damage: "premature end of file" is one. */
+static bool jpeg_pixels(tjhandle t, const DpcImager *im, Size is, int format,
+                        uint8_t *to)
+{
+    return !tjDecompress2(t, im->file, (unsigned long)im->n, to, (int)is.w, 0,
+                          (int)is.h, format,
+                          TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
+}
+
+/* Of four inks. */
+static bool jpeg_inks(tjhandle t, const DpcImager *im, Size is, uint8_t *to)
+{
+    static const char adobe[] = "\xff\xee\0\x0e" "Adobe";
+    int64_t n = is.h * is.w;
+    uint8_t *ink = malloc(4 * (size_t)n);
+    bool fine = ink && jpeg_pixels(t, im, is, TJPF_CMYK, ink);
+    if (fine)
+        on_paper(ink, n, memmem(im->file, (size_t)im->n, adobe,
+                                sizeof adobe - 1), to);
+    free(ink);
+    return fine;
+}
+
 static DpcStatus jpeg_with(tjhandle t, DpcImager *im, const char *path,
                            Size want, bool head, uint8_t *to, Size *is)
 {
@@ -208,10 +243,9 @@ static DpcStatus jpeg_with(tjhandle t, DpcImager *im, const char *path,
         return too_large(path, h, w);
     if (is->h != want.h || is->w != want.w)
         to = im->pixel;
-    /* A warning, too, is damage: "premature end of file" is one. */
-    if (tjDecompress2(t, im->file, (unsigned long)im->n, to, (int)is->w, 0,
-                      (int)is->h, TJPF_RGB,
-                      TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS))
+    bool inks = space == TJCS_CMYK || space == TJCS_YCCK;
+    if (inks ? !jpeg_inks(t, im, *is, to)
+             : !jpeg_pixels(t, im, *is, TJPF_RGB, to))
         return corrupt(path, tjGetErrorStr2(t));
     return DPC_OK;
 }

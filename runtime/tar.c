@@ -2,7 +2,9 @@
  *
  * Blocks of 512 bytes: a head, then the member's bytes filled up.  Long names
  * come in members of their own before the one they name: GNU's "L", or "x"
- * with lines "LENGTH path=NAME".  POSIX.1-2001, pax(1), describes both. */
+ * with lines "LENGTH path=NAME".  POSIX.1-2001, pax(1), describes both.  Zero
+ * blocks end an archive; where another was appended (cat a.tar b.tar), it is
+ * read on. */
 #include "runtime/data_reader.h"
 #include "runtime/disk.h"
 #include <stdio.h>
@@ -11,7 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 512, NAME = 4096 };
+enum {
+    BLOCK = 512, NAME = 4096,
+    ZEROS = 40                            /* blocks: tar fills up to 20 */
+};
 
 typedef struct Head {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8];
@@ -129,29 +134,35 @@ DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
     if (other)
         return other;
     t.end = st.st_size;
-    *sound = true;
-    for (*at = 0; *at + BLOCK <= t.end; ) {
+    int zeros = 0;
+    for (*at = 0; *at + BLOCK <= t.end && zeros <= ZEROS; ) {
         if (pread(fd, &h, BLOCK, *at) != BLOCK)
             break;
-        if (all_zero(&h))
-            return DPC_OK;
+        if (all_zero(&h)) {
+            zeros++, *at += BLOCK;
+            continue;
+        }
         int64_t size = t.size >= 0 ? t.size : number(h.size, sizeof h.size);
         int64_t bytes = *at + BLOCK;
-        if (!sum_ok(&h) || size < 0 || size > t.end)
+        if (!sum_ok(&h) || size < 0)
             break;
+        bool whole = size <= t.end - bytes;
+        zeros = 0;
         if (h.type == 'L' || h.type == 'x') {
-            if (!about_next(&t, h.type, bytes, size))
+            if (!whole || !about_next(&t, h.type, bytes, size))
                 break;
         } else {
             name_of(&t, &h, name);
             t.name[0] = '\0', t.size = -1;
             DpcStatus s = h.type == '0' || !h.type
-                        ? member(arg, name, bytes, size) : DPC_OK;
+                        ? member(arg, name, bytes, whole ? size : -1) : DPC_OK;
             if (s)
                 return s;
         }
+        if (!whole)
+            break;
         *at = bytes + (size + BLOCK - 1) / BLOCK * BLOCK;
     }
-    *sound = false;                       /* no two zero blocks at its end */
+    *sound = zeros > 0;
     return DPC_OK;
 }

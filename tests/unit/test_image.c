@@ -1,6 +1,5 @@
 /* test_image.c -- pictures from files and to files. */
-#define _XOPEN_SOURCE 700
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE
 #include "runtime/image.h"
 #include "tests/unit/temp.h"
 #include <dirent.h>
@@ -158,6 +157,26 @@ static void jpeg_is_known_by_its_bytes(void **state)
     put_jpeg("grey.jpg", N, N, TJPF_GRAY, in);
     reads("grey.jpg", N, N, x);
     pixel_is(x + 30, 90, 90, 90, 1);
+}
+
+static void four_inks_are_printed_on_white(void **state)
+{
+    (void)state;
+    enum { N = 16 };
+    uint8_t in[4 * N * N], x[3 * N * N], b[4096];
+    for (int i = 0; i < N * N; i++)             /* as libjpeg: 255 is no ink */
+        memcpy(in + 4 * i, (uint8_t[]){ 100, 100, 100, 200 }, 4);
+    put_jpeg("inks.jpg", N, N, TJPF_CMYK, in);
+    reads("inks.jpg", N, N, x);
+    pixel_is(x + 30, 78, 78, 78, 2);
+    /* Not Adobe's: luma 155, chroma 128 are taken for inks. */
+    size_t n = get("inks.jpg", b, sizeof b);
+    uint8_t *mark = memmem(b, n, "Adobe", 5);
+    assert_non_null(mark);
+    *mark = 'a';
+    put("inks.jpg", b, n);
+    reads("inks.jpg", N, N, x);
+    pixel_is(x + 30, 22, 27, 27, 2);
 }
 
 static void large_jpeg_scales_as_a_mean(void **state)
@@ -413,6 +432,7 @@ int main(void)
         CASE(every_kind_of_png_becomes_rgb),
         CASE(transparent_parts_are_white),
         CASE(jpeg_is_known_by_its_bytes),
+        CASE(four_inks_are_printed_on_white),
         CASE(large_jpeg_scales_as_a_mean),
         CASE(crop_is_central_and_exact_at_ratio_one),
         CASE(halving_is_a_weighted_mean_and_keeps_plain_colours),

@@ -121,13 +121,37 @@ static void an_archive_that_breaks_off_is_read_so_far(void **state)
     put_two();
     shell("tar cf s.tar 000.* 001.* && truncate -s 4000 s.tar");
     opens(at("s.tar"), 2, &d);
-    assert_int_equal(dpc_data_count(d), 3);     /* one whole, two not */
-    uint8_t rgb[12];
-    for (int i = 0; i < 3; i++)
+    assert_int_equal(dpc_data_count(d), 2);     /* one whole, one not */
+    uint8_t rgb[12], text[16];
+    for (int i = 0; i < 2; i++)
         assert_int_equal(dpc_data_read(d, i, dpc_data_find(d, "image"), rgb,
                                        12), DPC_OK);
     assert_int_equal(rgb[0], 10);
-    assert_int_equal(dpc_data_bad(d), 2);
+    assert_int_equal(dpc_data_bad(d), 1);
+    dpc_data_close(d);
+    /* In its caption: neither half of one nor a picture without it. */
+    shell("tar cf s.tar 000.txt 000.png 001.png 001.txt && "
+          "truncate -s 3588 s.tar");
+    char spec[600];
+    snprintf(spec, sizeof spec, "%s?text=16", at("s.tar"));
+    opens(spec, 1, &d);
+    assert_int_equal(dpc_data_count(d), 2);
+    assert_int_equal(dpc_data_read(d, 1, dpc_data_find(d, "caption"), text,
+                                   16), DPC_OK);
+    assert_string_equal((char *)text, "a red boot");
+    assert_int_equal(dpc_data_bad(d), 1);
+    dpc_data_close(d);
+}
+
+static void an_archive_behind_another_is_read(void **state)
+{
+    (void)state;
+    DpcData *d;
+    put_two();
+    shell("tar cf a.tar 000.* && tar cf b.tar 001.* && cat a.tar b.tar > s.tar"
+          " && head -c 900 /dev/zero >> s.tar && echo rest >> s.tar");
+    opens(at("s.tar"), 0, &d);
+    assert_int_equal(dpc_data_count(d), 2);
     dpc_data_close(d);
 }
 
@@ -443,6 +467,7 @@ int main(void)
         TEST(a_long_name_is_one_name),
         TEST(what_is_missing_is_counted_and_replaced),
         TEST(an_archive_that_breaks_off_is_read_so_far),
+        TEST(an_archive_behind_another_is_read),
         TEST(what_is_no_archive_is_refused),
         TEST(padded_rows_have_a_length_and_a_mask),
         TEST(labels_are_whole_numbers),
