@@ -120,9 +120,13 @@ static const char *call_text(const DpcUnit *u, const DpcStep *q, Arena *a)
         return fmt(a, "%lld x %lld,%lld,%lld", (long long)batch,
                    (long long)d->m, (long long)d->n, (long long)d->k);
     }
-    if (q->kind == DPC_STEP_COLL || q->kind == DPC_STEP_HOP)
+    if (q->kind == DPC_STEP_COLL)
         return coll_text(u, &u->coll[q->call], a);
-    return "";
+    Str s = { .arena = a };
+    for (uint32_t i = 0; q->kind == DPC_STEP_HOP && i < q->narg; i++)
+        str_add(&s, "%s%s", i ? ", " : "",
+                coll_text(u, &u->coll[q->call + i], a));
+    return s.p ? s.p : "";
 }
 
 static const char *waits_text(const DpcProgram *p, const DpcStep *q, Arena *a)

@@ -6,6 +6,9 @@
  * 3.2.3).  Only collectives of one op, dtype and axes, over ranks and not
  * over turns, that run in the same turns, share a bucket.
  *
+ * Hops: what a chunk of a pipeline makes for one role goes there at once, and
+ * comes at once: one latency, and no end waits for the other value by value.
+ *
  * Kernels: twins of the update (twins.c). */
 #include "passes/order.h"
 #include "passes/twins.h"
@@ -90,6 +93,41 @@ static void label_twins(Graph *g, const int *depth, int bucket, Arena *scratch)
             g->node[r].bucket = of[r];
 }
 
+/* Ends of hops of one chunk between two roles, the same way.  Both roles find
+ * the same: all that is asked of a hop is the same at its other end. */
+static bool hop_together(const Graph *g, const int64_t *line, Ref a, Ref b)
+{
+    const Node *x = &g->node[a], *y = &g->node[b];
+    const Attr *p = &x->attr, *q = &y->attr;
+    return x->op == y->op && p->peer == q->peer && p->from == q->from
+        && p->to == q->to && p->late == q->late && !p->at && !q->at
+        && x->segment == y->segment && x->segment > BEGIN
+        && x->loop == y->loop && line[a] == line[b];
+}
+
+/* A hop joins the first group that it fits and that has room. */
+static int label_hops(Graph *g, const int64_t *line, int bucket, Arena *a)
+{
+    enum { MOST = 32 };                   /* the tables take twice as many */
+    Ref *first = alloc(a, (g->n + 1) * sizeof *first);
+    int *n = alloc(a, (g->n + 1) * sizeof *n), ngroup = 0;
+    for (Ref r = 0; line && r < g->n; r++) {
+        Node *x = &g->node[r];
+        int k = 0;
+        if (x->op != OP_send && x->op != OP_recv)
+            continue;
+        while (k < ngroup && !(n[k] < MOST
+                               && hop_together(g, line, first[k], r)))
+            k++;
+        if (k == ngroup)
+            first[ngroup] = r, n[ngroup++] = 0;
+        else
+            x->bucket = g->node[first[k]].bucket = bucket + k;
+        n[k]++;
+    }
+    return bucket + ngroup;
+}
+
 enum { SHARES = 16, WORTH = 8 };
 
 /* Bytes of a bucket: a share of all, so that the last one, which nothing is
@@ -131,6 +169,7 @@ Graph *pass_bucket(const Graph *in, Job *j)
         bytes = (same ? bytes : 0) + cand[i].bytes;
         g->node[cand[i].r].bucket = bucket;
     }
-    label_twins(g, depth, bucket + 1, j->scratch);
+    bucket = label_hops(g, line, bucket + 1, j->scratch);
+    label_twins(g, depth, bucket, j->scratch);
     return g;
 }

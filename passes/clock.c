@@ -43,6 +43,8 @@ double copy_seconds(const Graph *g, Ref r, const Job *j)
 static double transfer(const Graph *g, const Launch *l, const Job *j)
 {
     double s = 0;
+    if (launch_stream(g, l) == STREAM_HOP)
+        return hops_seconds(g, l->node, l->n, j->cluster);
     for (int i = 0; i < l->n; i++)
         s += node_moves(g, l->node[i]) ? copy_seconds(g, l->node[i], j)
            : transfer_seconds(g, l->node[i], j->cluster);

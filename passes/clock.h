@@ -11,6 +11,8 @@ bool launch_communicates(const Graph *, const Launch *);
 /* Bytes that a rank sends for a member of such a launch; its seconds. */
 double transfer_bytes(const Graph *, Ref);
 double transfer_seconds(const Graph *, Ref, const Cluster *);
+/* Of n sends, or receives, that go at once: a latency, even of none. */
+double hops_seconds(const Graph *, const Ref *, int n, const Cluster *);
 /* Of a value's way between the host's memory and the device's. */
 double copy_seconds(const Graph *, Ref, const Job *);
 /* What a launch that computes has to do: flops and bytes of its operands; of a

@@ -98,6 +98,15 @@ static int waiting(const Actor *a, int peer, Op op)
     return -1;
 }
 
+/* What has met goes one behind the other, after one latency. */
+static void goes(Actor *a, double begin, double latency, double takes)
+{
+    bool first = a->left == members(a);
+    a->over = begin > a->over ? begin : a->over;
+    a->over += first ? takes : takes - latency;
+    a->left--;
+}
+
 /* Members of a's hop whose other ends are there, too. */
 static bool meet(Stage *c, int role)
 {
@@ -113,11 +122,12 @@ static bool meet(Stage *c, int role)
             continue;
         double t = a->ready > b->ready ? a->ready : b->ready;
         Ref r = a->s->launch[a->s->step[a->at].launch].node[i];
-        t += c->scale * transfer_seconds(a->t->g, r, c->j->cluster);
-        a->over = t > a->over ? t : a->over;
-        b->over = t > b->over ? t : b->over;
+        const Cluster *link = c->j->cluster;
+        double latency = c->scale * hops_seconds(a->t->g, NULL, 0, link);
+        double takes = c->scale * hops_seconds(a->t->g, &r, 1, link);
+        goes(a, t, latency, takes);
+        goes(b, t, latency, takes);
         a->met[i] = b->met[k] = moved = true;
-        a->left--, b->left--;
     }
     return moved;
 }

@@ -167,14 +167,22 @@ double transfer_bytes(const Graph *g, Ref r)
     return n->op == OP_all_reduce ? 2 * once : once;
 }
 
+double hops_seconds(const Graph *g, const Ref *r, int n, const Cluster *c)
+{
+    double bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += transfer_bytes(g, r[i]);
+    return c && c->nlevel
+        ? next_seconds(g, mesh_axes(&g->mesh, STAGE), bytes, c) : 0;
+}
+
 double transfer_seconds(const Graph *g, Ref r, const Cluster *c)
 {
     if (!c || !c->nlevel)
         return 0;
     const Node *n = &g->node[r];
     if (point_to_point(n->op))
-        return next_seconds(g, mesh_axes(&g->mesh, STAGE),
-                            transfer_bytes(g, r), c);
+        return hops_seconds(g, &r, 1, c);
     Group at = group_of(&g->mesh, n->attr.axes, c);
     if (at.ranks <= 1)
         return 0;

@@ -323,6 +323,59 @@ static void a_refusal_names_both_ends(void **state)
             "step 2 in turn 1 of role 1: deadlock");
 }
 
+/* Two roles send each other a weight: by themselves each first sends, and
+ * neither comes to receive; at once, in whatever order, both have it. */
+static DpcStatus exchange_check(bool at_once, bool receive_first)
+{
+    static const DpcAxis axis[] = {{"pp", 2, DPC_STAGE, 0}};
+    static const DpcNode node[] = {{"h", "send", "x.lua:1"},
+                                   {"a", "recv", "x.lua:1"}};
+    static const DpcLeaf leaf = {.name = "w", .loc = "x.lua:2",
+        .kind = DPC_PARAM, .ndim = 1, .dim = {4}, .role = -1, .bytes = 16};
+    static const DpcHeld held = {0, 1, 1};
+    static const DpcBuf buf[] = {
+        {.size = 16, .slots = 1, .dtype = DPC_F32 + 1, .value = 1},
+        {.size = 16, .slots = 1, .dtype = DPC_F32 + 1, .value = 2,
+         .space = DPC_ARENA}};
+    int64_t leaves[2] = {16, 16};
+    uint32_t recv = receive_first ? 0 : 1;
+    uint32_t arg[2] = {0, 0};
+    uint8_t how[2] = {DPC_READ, DPC_READ};
+    DpcColl coll[4];
+    DpcStep step[4];
+    DpcProgram p[2];
+    arg[recv] = 1, how[recv] = DPC_WRITE;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t role = i / 2;
+        bool is_recv = i % 2 == recv;
+        coll[i] = (DpcColl){.kind = is_recv ? DPC_RECV : DPC_SEND, .axes = 1,
+            .outer = 1, .size = 4, .inner = 1, .peer = (int32_t)(1 - role),
+            .hop = 1 + (is_recv ? 1 - role : role)};
+        step[i] = (DpcStep){.kind = DPC_STEP_HOP, .stream = DPC_HOPS,
+            .node = is_recv, .call = i, .arg = i % 2,
+            .narg = at_once ? 2 : 1, .event = -1};
+    }
+    for (int r = 0; r < 2; r++)
+        p[r] = (DpcProgram){.entry = "train", .role = r,
+            .nstep = at_once ? 1 : 2, .nbuf = 2, .nnode = 2, .nheld = 1,
+            .step = &step[2 * r], .buf = buf, .node = node, .held = &held,
+            .arg = arg, .how = how, .arena = 16};
+    return dpc_check(&(DpcUnit){.abi = DPC_ABI, .model = "x", .version = "0",
+        .hash = "00", .naxis = 1, .nleaf = 1, .nprogram = 2, .ncoll = 4,
+        .axis = axis, .leaf = &leaf, .program = p, .coll = coll,
+        .leaves = leaves});
+}
+
+static void what_goes_at_once_waits_for_no_other(void **state)
+{
+    (void)state;
+    assert_int_equal(exchange_check(false, false), DPC_BUG);
+    assert_non_null(strstr(dpc_last_error(), "deadlock"));
+    for (int first = 0; first < 2; first++)
+        if (exchange_check(true, first))
+            fail_msg("%s", dpc_last_error());
+}
+
 /* TP 8 x PP 16 x DP 8 with 32 micro-batches, and as many steps a role as four
  * of sixty blocks have: a role is checked once, whatever ranks it has. */
 static void a_thousand_ranks_are_checked_soon(void **state)
@@ -354,6 +407,7 @@ int main(void)
         cmocka_unit_test(every_pipeline_passes),
         cmocka_unit_test(what_differs_in_some_run_is_refused),
         cmocka_unit_test(a_refusal_names_both_ends),
+        cmocka_unit_test(what_goes_at_once_waits_for_no_other),
         cmocka_unit_test(a_thousand_ranks_are_checked_soon),
     };
     arena = arena_new();

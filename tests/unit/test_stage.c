@@ -149,6 +149,16 @@ static Cluster products_only(void)
     return c;
 }
 
+static Graph **roles_of(const char *model, ModelOptions *o, PlanOptions *q,
+                        Job *j, int *n)
+{
+    o->home = q->home = home, q->file = "pipeline", q->compute = F32;
+    Model *m = model_load(model, o, arena);
+    j->keep = arena, j->target = target_find("host");
+    j->plan = plan_partition(q, m->entry, m->nentry, arena);
+    return run_roles(model_entry(m, "train"), j, n);
+}
+
 static double bubble(Pattern pattern, int p, int m, int v)
 {
     bool weights = order_splits(pattern);
@@ -157,17 +167,12 @@ static double bubble(Pattern pattern, int p, int m, int v)
                                            : "weights=false" };
     const char *set[] = { fmt(arena, "v=%d", v),
                           fmt(arena, "order=%s", pattern_names[pattern]) };
-    ModelOptions o = { .home = home, .define = define, .ndefine = 4 };
-    Model *model = model_load("tests/models/pipe.lua", &o, arena);
-    PlanOptions q = { .home = home, .file = "pipeline", .ranks = p,
-                      .micro = m, .compute = F32, .define = set,
-                      .ndefine = 2 };
+    ModelOptions o = { .define = define, .ndefine = 4 };
+    PlanOptions q = { .ranks = p, .micro = m, .define = set, .ndefine = 2 };
     Cluster c = products_only();
-    Job j = { .keep = arena, .target = target_find("host"), .cluster = &c,
-              .plan = plan_partition(&q, model->entry, model->nentry,
-                                     arena) };
+    Job j = { .cluster = &c };
     int n;
-    Graph **role = run_roles(model_entry(model, "train"), &j, &n);
+    Graph **role = roles_of("tests/models/pipe.lua", &o, &q, &j, &n);
     Timeline *t = alloc(arena, (size_t)n * sizeof *t);
     j.scratch = arena;
     double work = 0;
@@ -195,6 +200,50 @@ static void schedules_have_those_bubbles(void **state)
     }
 }
 
+/* Has that role a launch of the same hops? */
+static bool has_group(const Graph *g, const Graph *of, const Launch *l)
+{
+    for (uint32_t k = 0; k < g->sched->nlaunch; k++) {
+        const Launch *q = &g->sched->launch[k];
+        bool same = q->n == l->n;
+        for (int i = 0; same && i < q->n; i++) {
+            const Node *x = &g->node[q->node[i]], *y = &of->node[l->node[i]];
+            same = x->attr.id == y->attr.id
+                && (x->op == OP_recv || x->op == OP_send) && x->op != y->op;
+        }
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* What a chunk makes for the next role, a running sum and keys, or gradients
+ * of both, goes there in one launch, and comes in one: of one latency. */
+static void values_of_a_seam_go_at_once(void **state)
+{
+    (void)state;
+    ModelOptions o = { 0 };
+    PlanOptions q = { .ranks = 2, .micro = 2 };
+    Cluster c = *cluster_read(home, NULL, arena);
+    Job j = { .cluster = &c };
+    int n, groups = 0;
+    Graph **role = roles_of("tests/models/attn.lua", &o, &q, &j, &n);
+    for (uint32_t k = 0; k < role[0]->sched->nlaunch; k++) {
+        const Launch *l = &role[0]->sched->launch[k];
+        if (launch_stream(role[0], l) != STREAM_HOP || l->n < 2)
+            continue;
+        assert_true(has_group(role[1], role[0], l));
+        double each = 0, latency = hops_seconds(role[0], NULL, 0, &c);
+        for (int i = 0; i < l->n; i++)
+            each += transfer_seconds(role[0], l->node[i], &c);
+        each -= (l->n - 1) * latency;
+        assert_true(latency > 0);
+        assert_true(fabs(launch_seconds(role[0], l, &j) / each - 1) < 1e-9);
+        groups++;
+    }
+    assert_int_equal(groups, 2);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -219,6 +268,7 @@ int main(void)
         cmocka_unit_test(auto_keeps_its_limit),
         cmocka_unit_test(frozen_forward_fills_bubbles),
         cmocka_unit_test(schedules_have_those_bubbles),
+        cmocka_unit_test(values_of_a_seam_go_at_once),
     };
     op_init();
     return cmocka_run_group_tests(tests, setup, teardown);
