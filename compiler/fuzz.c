@@ -2,14 +2,15 @@
  *
  * Pair k is a function of the seed plus k alone: `--fuzz 1 --seed S` repeats
  * one, but for a planted fault.  Each runs in a process of its own, so that one
- * which crashes or hangs is a finding and not the end; a pipe brings the
- * result.  Every fiftieth carries a planted fault, which must be found: a
+ * which crashes or hangs is a finding and not the end, told with its family and
+ * plan.  Every fiftieth carries a planted fault, which must be found: a
  * fuzzer that finds nothing may be one that cannot. */
 #include "compiler/verify.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,14 +21,17 @@ enum { EVERY_PLANTED = 50, SECONDS = 60, FAMILIES = 9 };
 
 typedef enum Ending { PROVEN, REFUSED, DIFFERS, CRASHED, NENDING } Ending;
 
+/* In memory that a pair's process shares, which fills it in as it gets on. */
 typedef struct Result {
     Ending ending;
     FeatureSet features;
     uint32_t nodes, values, redrawn;
     char family[32], text[400];
+    char plan[1 << 16];                   /* its file, as far as that has room */
 } Result;
 
-typedef struct Child { pid_t pid; int pipe; bool ended; } Child;
+/* The pipe is empty: its end is the process's. */
+typedef struct Child { pid_t pid; int pipe; bool ended; Result *r; } Child;
 
 typedef struct Tally {
     const Options *o;
@@ -54,13 +58,6 @@ static void fault_plant(Draw *d, Graph *g)
     for (Ref r = 0; r < g->n && n; r++)
         if ((g->node[r].op == OP_mul || g->node[r].op == OP_add) && !at--)
             g->node[r].op = g->node[r].op == OP_mul ? OP_add : OP_mul;
-}
-
-static Draw draw_of(uint64_t seed)
-{
-    Draw d = { seed * 0x9e3779b97f4a7c15u + 1 };
-    draw_below(&d, 1);
-    return d;
 }
 
 Pair pair_draw(Options *o, int64_t pair, int attempt)
@@ -120,6 +117,15 @@ static FeatureSet seen_of(const Trail *t, FeatureSet has)
     return has & ~(marks & ~seen);
 }
 
+static void plan_note(const Plan *p, Result *r)
+{
+    FILE *to = fmemopen(r->plan, sizeof r->plan - 1, "w");
+    if (!to)
+        return;
+    plan_print(p, to);
+    fclose(to);
+}
+
 static void pair_prove(const Options *base, int64_t pair, int attempt,
                        Result *r)
 {
@@ -127,6 +133,7 @@ static void pair_prove(const Options *base, int64_t pair, int attempt,
     Pair p = pair_draw(&o, pair, attempt);
     int roles;
     snprintf(r->family, sizeof r->family, "%s", p.m->name);
+    plan_note(p.plan, r);
     r->features = p.has;
     Job job = job_open(&o, p.plan);
     Cluster quick = *job.cluster;
@@ -143,43 +150,40 @@ static void pair_prove(const Options *base, int64_t pair, int attempt,
     verify_schedule(&o, p.m, done, roles);
 }
 
-static Result pair_try(const Options *o, int64_t pair, int attempt)
+static void pair_try(const Options *o, int64_t pair, int attempt, Result *r)
 {
-    Result r = { .ending = PROVEN };
     ErrTrap t;
+    *r = (Result){ .ending = CRASHED, .redrawn = (uint32_t)attempt };
     if (setjmp(t.jump) == 0) {
         err_push(&t);
-        pair_prove(o, pair, attempt, &r);
+        pair_prove(o, pair, attempt, r);
         err_pop();
+        r->ending = PROVEN;
     } else {
-        r.ending = t.code == 6 ? DIFFERS : REFUSED;
-        snprintf(r.text, sizeof r.text, "%.399s", t.text);
+        r->ending = t.code == 6 ? DIFFERS : REFUSED;
+        snprintf(r->text, sizeof r->text, "%.399s", t.text);
     }
-    return r;
 }
 
 enum { ATTEMPTS = 8 };
 
 /* What a plan may not have the draws do not know: one that is refused is
  * drawn again, about the same. */
-static void pair_run(const Options *o, int64_t pair, int out)
+static _Noreturn void pair_run(const Options *o, int64_t pair, Result *r)
 {
-    Result r = pair_try(o, pair, 0);
-    for (int k = 1; k < ATTEMPTS && r.ending == REFUSED; k++) {
-        uint32_t redrawn = r.redrawn + 1;
-        r = pair_try(o, pair, k);
-        r.redrawn = redrawn;
-    }
-    if (write(out, &r, sizeof r) != (ssize_t)sizeof r)
-        _exit(1);
+    int k = 0;
+    do
+        pair_try(o, pair, k++, r);
+    while (k < ATTEMPTS && r->ending == REFUSED);
     _exit(0);
 }
 
 /* ---- all of them ---- */
 
-static Child child_start(const Options *o, int64_t pair)
+static Child child_start(const Options *o, int64_t pair, Result *r)
 {
     int ends[2];
+    *r = (Result){ .ending = CRASHED };
     if (pipe(ends) != 0)
         err_code(5, "dpc", "verify: no pipe");
     fflush(NULL);
@@ -191,25 +195,25 @@ static Child child_start(const Options *o, int64_t pair)
         setrlimit(RLIMIT_CPU, &(struct rlimit){ SECONDS, SECONDS });
         if (!o->verbose && !freopen("/dev/null", "w", stderr))
             _exit(1);
-        pair_run(o, pair, ends[1]);
+        pair_run(o, pair, r);
     }
     close(ends[1]);
-    return (Child){ pid, ends[0], false };
+    return (Child){ pid, ends[0], false, r };
 }
 
-static Result child_end(const Child *c)
+static const Result *child_end(const Child *c)
 {
-    Result r = { .ending = CRASHED };
     int status = 0;
-    if (read(c->pipe, &r, sizeof r) != (ssize_t)sizeof r)
-        r = (Result){ .ending = CRASHED, .text = "the compiler stopped; "
-                      "-v shows what it said" };
     close(c->pipe);
     waitpid(c->pid, &status, 0);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        snprintf(r.text, sizeof r.text, "it took more than %d seconds of a "
-                 "core", SECONDS);
-    return r;
+    if (status)
+        c->r->ending = CRASHED;
+    if (c->r->ending == CRASHED)
+        snprintf(c->r->text, sizeof c->r->text, WIFSIGNALED(status)
+                 && WTERMSIG(status) == SIGXCPU
+                 ? "it took more than %d seconds of a core"
+                 : "the compiler stopped; -v shows what it said", SECONDS);
+    return c->r;
 }
 
 static void family_count(Tally *t, const char *name)
@@ -246,6 +250,8 @@ static void result_take(Tally *t, int64_t pair, const Result *r)
     fprintf(stderr, "seed %lld: %s, %u nodes%s: %s %s\n",
             (long long)(t->o->seed + pair), r->family, r->nodes,
             fault ? ", fault planted" : "", said[r->ending], r->text);
+    if (wrong && !fault)
+        fprintf(stderr, "%s", r->plan);
 }
 
 /* Waits until one of the pairs from..to-1 that are under way has something to
@@ -269,18 +275,22 @@ static void pairs_run(Tally *t, int64_t n, int jobs)
 {
     Child child[AHEAD];
     int64_t begun = 0;
+    Result *r = mmap(NULL, AHEAD * sizeof *r, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (r == MAP_FAILED)
+        err_code(5, "dpc", "verify: no memory");
     for (int64_t k = 0; k < n;) {
         int busy = 0;
         for (int64_t i = k; i < begun; i++)
             busy += !child[i % AHEAD].ended;
         for (; busy < jobs && begun < n && begun - k < AHEAD; busy++, begun++)
-            child[begun % AHEAD] = child_start(t->o, begun);
+            child[begun % AHEAD] =
+                child_start(t->o, begun, &r[begun % AHEAD]);
         wait_for_some(child, k, begun);
-        for (; k < begun && child[k % AHEAD].ended; k++) {
-            Result r = child_end(&child[k % AHEAD]);
-            result_take(t, k, &r);
-        }
+        for (; k < begun && child[k % AHEAD].ended; k++)
+            result_take(t, k, child_end(&child[k % AHEAD]));
     }
+    munmap(r, AHEAD * sizeof *r);
 }
 
 static void tally_json(const Tally *t, int64_t n, double seconds)

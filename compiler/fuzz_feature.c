@@ -1,9 +1,10 @@
 /* fuzz_feature.c -- what drawn plans have, and how evenly it is met.
  *
  * A pair is about a handful of features that a plan may have together, drawn
- * before anything else, all alike: any two of them then meet as often as any
- * other two, however seldom chance alone would bring them together.  The rest
- * of the plan is by chance. */
+ * before anything else: any two of them then meet about as often as any other
+ * two, however seldom chance alone would bring them together.  Those of which
+ * a plan has one have to share its word: it is drawn more often than a feature
+ * that stands alone.  The rest of the plan is by chance. */
 #include "compiler/verify.h"
 
 static const struct {
@@ -39,13 +40,27 @@ const char *features_exclude(int a, int b)
     return why;
 }
 
+/* Features from f on of one word. */
+static int alike_count(int f)
+{
+    int n = 0;
+    while (f + n < NFEATURE && feature[f + n].word
+           && strcmp(feature[f + n].word, feature[f].word) == 0)
+        n++;
+    return n;
+}
+
+/* Of two words in three one feature, and some without a word. */
 FeatureSet features_draw(Draw *d)
 {
-    enum { HANDFUL = 5 };
+    enum { ALONE = 4 };
     FeatureSet want = 0;
-    for (int n = 0; n < HANDFUL;) {
+    for (int f = 0, n; f < NFEATURE; f += n ? n : 1)
+        if ((n = alike_count(f)) && draw_below(d, 3))
+            want |= (FeatureSet)1 << (f + (int)draw_below(d, (uint64_t)n));
+    for (int n = 0; n < ALONE;) {
         int f = (int)draw_below(d, NFEATURE);
-        bool may = !(want >> f & 1);
+        bool may = !feature[f].word && !(want >> f & 1);
         for (int k = 0; k < NFEATURE && may; k++)
             may = !(want >> k & 1 && features_exclude(f, k));
         want |= (FeatureSet)may << f;

@@ -6,7 +6,14 @@
  * (fuzz_stage.c).  Some are laid over what a shipped partitioner says
  * (fuzz_shipped.c).  No such plan need be good; every one must be right. */
 #include "compiler/verify.h"
+#include "ir/field.h"
 #include "passes/offload.h"
+
+/* Seeds in a row begin far apart. */
+Draw draw_of(uint64_t seed)
+{
+    return (Draw){ field_mix(seed) };
+}
 
 /* Knuth's MMIX generator; the high bits are the good ones. */
 uint64_t draw_below(Draw *d, uint64_t n)
@@ -138,8 +145,9 @@ static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
     return true;
 }
 
-/* All inputs of a batch lie alike, but for a plan that says otherwise. */
-static void input_draw(Drawing *w, const Node *n, bool apart)
+/* All inputs of a batch lie alike, but for a plan that says otherwise.  told:
+ * what a partitioner has said of it, or NULL. */
+static void input_draw(Drawing *w, const Node *n, LeafPlan *told, bool apart)
 {
     LeafPlan l = { .name = n->name, .ndim = n->type.ndim };
     Axes time = mesh_axes(&w->plan->mesh, TIME);
@@ -154,7 +162,10 @@ static void input_draw(Drawing *w, const Node *n, bool apart)
         if (d && !(time & split_axes(l.split[d])))
             l.split[d] = split_draw(w, n->type.dim[d], ranks, 7);
     }
-    leaf_put(w, &l, &n->type);
+    if (told)
+        *told = l;                        /* noted with what else was said */
+    else
+        leaf_put(w, &l, &n->type);
 }
 
 static bool kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
@@ -168,7 +179,7 @@ static bool kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
     return leaf_put(w, &l, &n->type);
 }
 
-static const LeafPlan *plan_of_leaf(const Drawing *w, const char *name)
+static LeafPlan *plan_of_leaf(const Drawing *w, const char *name)
 {
     for (uint32_t i = 0; i < w->plan->nleaf; i++)
         if (strcmp(w->plan->leaf[i].name, name) == 0)
@@ -209,15 +220,15 @@ static void leaves_draw(Drawing *w, const Graph *g)
     uint32_t said = w->plan->nleaf;
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
-        const LeafPlan *told = said ? plan_of_leaf(w, n->name) : NULL;
+        LeafPlan *told = said ? plan_of_leaf(w, n->name) : NULL;
         if (n->op == OP_param && n->attr.frozen)
             has(w, FEATURE_frozen);
+        if (n->op == OP_input && (apart || !told))
+            input_draw(w, n, told, apart);
         if (told) {
             said_note(w, n, told);
             continue;
         }
-        if (n->op == OP_input)
-            input_draw(w, n, apart);
         if (n->op == OP_param && kept_draw(w, n, (uint64_t)w->weights))
             has(w, FEATURE_weights_split);
         if (n->op == OP_state && own && kept_draw(w, n, (uint64_t)w->states))
@@ -297,7 +308,16 @@ static Lie lie_draw(Drawing *w, const Type *t)
     return l;
 }
 
-/* Values that are neither leaves nor numbers, by their whole names. */
+ValuePlan *value_add(Plan *p, Arena *a, const Node *x)
+{
+    GROW(a, p->value, p->nvalue, p->valuecap);
+    ValuePlan *v = &p->value[p->nvalue++];
+    *v = (ValuePlan){ .loc = "fuzz", .name = *x->scope
+        ? fmt(a, "%s.%s", x->scope, x->name) : x->name };
+    return v;
+}
+
+/* Values that are neither leaves nor numbers. */
 static void values_draw(Drawing *w)
 {
     Plan *p = w->plan;
@@ -308,12 +328,9 @@ static void values_draw(Drawing *w)
         const Node *x = &w->g->node[draw_below(w->d, w->g->n)];
         if (ops[x->op].leaf || x->op == OP_grad || !x->type.ndim)
             continue;
-        GROW(w->arena, p->value, p->nvalue, p->valuecap);
-        ValuePlan *v = &p->value[p->nvalue++];
-        *v = (ValuePlan){ .loc = "fuzz", .lie = lie_draw(w, &x->type) };
+        ValuePlan *v = value_add(p, w->arena, x);
+        v->lie = lie_draw(w, &x->type);
         v->grad = chance(w, 5) ? v->lie : lie_draw(w, &x->type);
-        v->name = *x->scope ? fmt(w->arena, "%s.%s", x->scope, x->name)
-                            : x->name;
     }
     if (p->nvalue)
         has(w, FEATURE_constraints);
@@ -392,8 +409,12 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, const Plan *of,
     Plan *p = alloc(a, sizeof *p);
     Drawing w = { .d = d, .plan = p, .want = want, .arena = a,
                   .batch = batch_of(g), .g = g };
-    if (of)
-        *p = *of, p->leafcap = p->nleaf, p->valuecap = p->nvalue;
+    if (of) {
+        *p = *of, p->valuecap = p->nvalue;
+        p->leaf = alloc(a, (of->nleaf + 1) * sizeof *p->leaf);
+        memcpy(p->leaf, of->leaf, of->nleaf * sizeof *p->leaf);
+        p->leafcap = of->nleaf + 1;
+    }
     mesh_draw(&w);
     w.uneven = wants(&w, FEATURE_uneven, 2) && p->mesh.naxis;
     stages_draw(d, p, g, a, want, &w.has);

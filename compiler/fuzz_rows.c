@@ -29,10 +29,8 @@ static int space_axis(Draw *d, const Mesh *m)
 /* Value x lies over the axis along that dimension, whatever else it does. */
 static void lie_along(Plan *p, Arena *a, const Node *x, int dim, int axis)
 {
-    GROW(a, p->value, p->nvalue, p->valuecap);
-    ValuePlan *v = &p->value[p->nvalue++];
-    *v = (ValuePlan){ .loc = "fuzz", .lie = { .ndim = x->type.ndim },
-        .name = *x->scope ? fmt(a, "%s.%s", x->scope, x->name) : x->name };
+    ValuePlan *v = value_add(p, a, x);
+    v->lie.ndim = x->type.ndim;
     for (int k = 0; k < x->type.ndim; k++)
         v->lie.free[k] = k != dim;
     v->lie.split[dim] = split_push(0, axis);

@@ -11,7 +11,7 @@ typedef struct Shipped {
     Feature feature;
     const char *name[4];
     int nname;
-    Choice option[3];
+    Choice option[4];
     int noption;
 } Shipped;
 
@@ -23,7 +23,7 @@ static const Shipped shipped[] = {
         { "reduce", { "late", "each" }, 2 } }, 3 },
     { FEATURE_megatron, { "megatron" }, 1,
       { { "least", { "1", "64" }, 2 }, { "zero", { "0", "1", "3" }, 3 },
-        { "sp", { "true", "false" }, 2 } }, 3 },
+        { "sp", { "true", "false" }, 2 }, { "tp", { "2" }, 1 } }, 4 },
     { FEATURE_ulysses, { "ulysses" }, 1, { { "sp", { "2", "2" }, 2 } }, 1 },
 };
 
@@ -53,7 +53,7 @@ Plan *shipped_draw(Draw *d, const Graph *g, Arena *a, const char *home,
                    FeatureSet want, FeatureSet *has)
 {
     const Shipped *s = which(want);
-    const char *set[COUNT(s->option) + 1];
+    const char *set[COUNT(s->option)];
     if (!s)
         return NULL;
     PlanOptions o = {
@@ -65,8 +65,6 @@ Plan *shipped_draw(Draw *d, const Graph *g, Arena *a, const char *home,
         set[i] = fmt(a, "%s=%s", c->name,
                      c->word[draw_below(d, (uint64_t)c->n)]);
     }
-    if (s->feature == FEATURE_megatron)
-        set[o.ndefine++] = "tp=2";
     Plan *p = asked(&o, g, a);
     if (p)
         *has |= (FeatureSet)1 << s->feature;

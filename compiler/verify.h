@@ -79,6 +79,7 @@ typedef uint64_t FeatureSet;              /* bit f: feature f */
 #define FEATURE_SET(name) ((FeatureSet)1 << FEATURE_##name)
 
 typedef struct Draw { uint64_t state; } Draw;
+Draw draw_of(uint64_t seed);
 uint64_t draw_below(Draw *, uint64_t n);  /* 0 .. n - 1 */
 
 /* Why no plan has the two; NULL: one may. */
@@ -100,6 +101,10 @@ void cover_print(const Cover *, int64_t pairs);
  * chance and the graph give it; and what it has.  home: of the partitioners. */
 Plan *plan_draw(Draw *, const Graph *, Arena *, const char *home,
                 FeatureSet want, FeatureSet *has);
+
+/* Another value that the plan says how to lie, by its whole name; the lies are
+ * the caller's. */
+ValuePlan *value_add(Plan *, Arena *, const Node *);
 
 /* fuzz.c: a model and a plan that has what the pair is about; of the families,
  * in turn from the seed's, the first that can hold it all, else most of it.

@@ -528,7 +528,8 @@ function nn.pixel_attention(name, x, heads, o)
   return dpc.scope(name, function()
     local y = nn.group_norm("norm", x, o and o.groups or 8)
     y = y:move("b c h w -> b (h w) c")                     -- [b, h w, c]
-    y = nn.attention("attn", y, heads, { out = nn.zeros })
+    y = nn.attention("attn", y, heads,
+                     { out = nn.zeros, scores = o and o.scores })
     return x + y:move("b (h w) c -> b c h w", { h = h })   -- [b, c, h, w]
   end)
 end

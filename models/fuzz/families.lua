@@ -80,6 +80,7 @@ function family.unet(draw)
     end
     if wide then
       h = nn.resnet("mid", h, 4 * c, o)
+      o.scores = piece(draw)
       if draw.coin() then h = nn.pixel_attention("attn", h, 2, o) end
     end
     for i = levels, 1, -1 do
@@ -168,7 +169,8 @@ function family.cascade(draw)
   local function net(name, h, out)
     return dpc.scope(name, function()
       h = nn.resnet("a", nn.conv2d("in", h, c, 3), c, { groups = 2 })
-      if draw.coin() then h = nn.pixel_attention("b", h, 2, { groups = 2 }) end
+      local o = { groups = 2, scores = piece(draw) }
+      if draw.coin() then h = nn.pixel_attention("b", h, 2, o) end
       return nn.conv2d("out", h, out, 3)
     end)
   end

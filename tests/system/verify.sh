@@ -104,6 +104,19 @@ exits 1 "megatron names a tp that does not divide" "tp is 3, .* 4 ranks"
 run "$dpc" verify "$root/models/mlp.lua" --ranks 4 -P tq=3
 exits 1 "an option no partitioner has" 'the partitioner has no option "tq"'
 
+# A pair whose process is killed is told with its family and plan, once it has
+# them: killed later and later until it does.
+for wait in 0.05 0.1 0.2 0.4 0.8 1.6 3.2; do
+    "$dpc" verify --fuzz 1 --seed 70001 > log 2>&1 &
+    until child=$(pgrep -P $!) || ! kill -0 $! 2> /dev/null; do :; done
+    sleep $wait
+    kill -SEGV $child 2> /dev/null
+    wait $!; rc=$?
+    grep -q 'mesh = ' log && break
+done
+exits 6 "a pair that crashes is told" \
+    '^seed 70001: unet, .* CRASHED the compiler stopped' '^    mesh = '
+
 # Drawn models under drawn plans; two of the hundred carry a planted fault.
 run "$dpc" verify --fuzz 100 --seed 7 --json
 exits 0 "a hundred drawn pairs are proven" '"mismatches": 0, "crashes": 0' \
