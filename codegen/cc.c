@@ -2,140 +2,30 @@
  *
  * An object is a function of its text, its command, the compiler and, for
  * -march=native, the processor; so the cache keeps it under their hash, and
- * the binary under the hash of what went into it.  Files enter the cache by
- * rename, so that two compiles at once never see half of one, and carry a hash
- * of their bytes, so that what a full disk or a crash left of them is no hit.
- * They are copied, not linked: the user may write over a binary. */
+ * the binary under the hash of what went into it.
+ *
+ * A kernel may stand in any file, and a model compiled for other ranks, or
+ * with another entry, has many kernels that it had before, but no file.  So
+ * each text of a kind (Parts) has an entry in the cache, too: the name of an
+ * object with it.  Only texts that no object has are dealt over new files.
+ * Objects may then have a text in common: such symbols are weak, and the
+ * linker drops what is not called. */
+#include "codegen/cache.h"
 #include "codegen/unit.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void folders_make(const char *path)
-{
-    char p[4096];
-    snprintf(p, sizeof p, "%s", path);
-    for (char *s = p + 1; *s; s++)
-        if (*s == '/') {
-            *s = 0;
-            mkdir(p, 0777);
-            *s = '/';
-        }
-}
-
-void file_write(const char *path, const void *data, size_t n)
-{
-    folders_make(path);
-    FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(data, 1, n, f) == n;
-    ok = f && fclose(f) == 0 && ok;
-    if (!ok)
-        err_code(5, path, "cannot write %zu bytes: %s", n, strerror(errno));
-}
-
-static char *hash_hex(Arena *a, const char *x, size_t nx, const char *y)
-{
-    XXH3_state_t s;
-    XXH3_128bits_reset(&s);
-    XXH3_128bits_update(&s, x, nx);
-    XXH3_128bits_update(&s, y, strlen(y));
-    XXH128_hash_t h = XXH3_128bits_digest(&s);
-    return fmt(a, "%016llx%016llx", (unsigned long long)h.high64,
-               (unsigned long long)h.low64);
-}
-
-/* ---- the cache ---- */
-
-/* All of a file, on the heap; NULL when it cannot be read. */
-static char *file_read(const char *path, size_t *n, mode_t *mode)
-{
-    struct stat st;
-    FILE *f = path ? fopen(path, "rb") : NULL;
-    char *x = NULL;
-    if (f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode)) {
-        *n = (size_t)st.st_size;
-        *mode = st.st_mode & 0777;
-        x = malloc(*n + sizeof(XXH128_canonical_t));
-    }
-    if (x && fread(x, 1, *n, f) != *n) {
-        free(x);
-        x = NULL;
-    }
-    if (f)
-        fclose(f);
-    return x;
-}
-
-/* A new file, never the old one with other bytes: that may be running. */
-static bool file_make(const char *path, const char *x, size_t n, mode_t mode)
-{
-    unlink(path);
-    FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(x, 1, n, f) == n && fchmod(fileno(f), mode) == 0;
-    return f && fclose(f) == 0 && ok;
-}
-
-static XXH128_canonical_t seal_of(const char *x, size_t n)
-{
-    XXH128_canonical_t seal;
-    XXH128_canonicalFromHash(&seal, XXH3_128bits(x, n));
-    return seal;
-}
-
-/* False: no such entry, or not what was put there. */
-static bool cache_take(const char *entry, const char *to)
-{
-    size_t n = 0;
-    mode_t mode;
-    char *x = file_read(entry, &n, &mode);
-    bool ok = x && n > sizeof(XXH128_canonical_t);
-    if (ok) {
-        n -= sizeof(XXH128_canonical_t);
-        XXH128_canonical_t seal = seal_of(x, n);
-        ok = memcmp(&seal, x + n, sizeof seal) == 0 &&
-             file_make(to, x, n, mode);
-    }
-    free(x);
-    return ok;
-}
-
-/* An entry appears whole, by rename. */
-static void cache_store(Arena *a, const char *entry, const char *x, size_t n,
-                        mode_t mode)
-{
-    folders_make(entry);
-    char *tmp = fmt(a, "%s.%d", entry, (int)getpid());
-    if (!file_make(tmp, x, n, mode) || rename(tmp, entry) != 0)
-        unlink(tmp);
-}
-
-/* A copy of `from` and its hash.  A cache that cannot be written is none. */
-static void cache_put(Arena *a, const char *from, const char *entry)
-{
-    size_t n = 0;
-    mode_t mode;
-    char *x = entry ? file_read(from, &n, &mode) : NULL;
-    if (!x)
-        return;
-    XXH128_canonical_t seal = seal_of(x, n);
-    memcpy(x + n, &seal, sizeof seal);
-    cache_store(a, entry, x, n + sizeof seal, mode);
-    free(x);
 }
 
 /* ---- children ---- */
@@ -225,13 +115,6 @@ static const char *compiler_of(Arena *a, const UnitOptions *o)
 
 /* ---- objects and binary ---- */
 
-typedef struct Object {
-    const Source *source;
-    const char *command;                  /* flags included */
-    char *key, *path;                     /* path: in the work folder */
-    bool cached;
-} Object;
-
 static char work[4096];                   /* folder to remove at exit */
 
 static void work_remove(void)
@@ -260,73 +143,168 @@ static char *work_folder(Arena *a)
     return dir;
 }
 
-static char *cache_path(Arena *a, const UnitOptions *o, const char *key,
-                        const char *suffix)
+typedef struct Object {
+    Source source;                        /* text NULL: of an earlier compile */
+    const char *command;                  /* flags included */
+    const char *key;
+    char *path;                           /* in the work folder */
+    bool cached, listed;
+} Object;
+
+typedef struct Build {
+    const UnitOptions *o;
+    Arena *arena;
+    const char *by, *dir;                 /* compiler; work folder */
+    const char *flags;
+    Object **known;                       /* all that were looked for */
+    uint32_t nknown, knowncap;
+    Object **obj;                         /* those of the binary, in order */
+    uint32_t n, cap;
+} Build;
+
+static char *entry_of(const Build *b, const char *key, const char *suffix)
 {
-    if (!o->cache)
-        return NULL;
-    return fmt(a, "%s/%.2s/%s%s", o->cache, key, key, suffix);
+    return cache_path(b->arena, b->o->cache, key, suffix);
 }
 
-static void objects_find(Object *obj, int n, const char *dir,
-                         const UnitOptions *o, Arena *a)
+static Object *object_new(Build *b, const char *key)
 {
-    const char *by = compiler_of(a, o);
-    for (int i = 0; i < n; i++) {
-        const Source *s = obj[i].source;
-        obj[i].key = hash_hex(a, s->text, strlen(s->text),
-                              fmt(a, "%s %s", obj[i].command, by));
-        obj[i].path = fmt(a, "%s/%s.o", dir, s->name);
-        char *hit = cache_path(a, o, obj[i].key, ".o");
-        obj[i].cached = cache_take(hit, obj[i].path);
+    Object *obj = alloc(b->arena, sizeof *obj);
+    obj->key = key;
+    obj->path = fmt(b->arena, "%s/%s.o", b->dir, key);
+    obj->cached = cache_take(entry_of(b, key, ".o"), obj->path);
+    GROW(b->arena, b->known, b->nknown, b->knowncap);
+    return b->known[b->nknown++] = obj;
+}
+
+static char *command_of(const Build *b, const char *flags)
+{
+    return fmt(b->arena, "%s %s %s", b->o->cc, b->flags, flags ? flags : "");
+}
+
+static Object *object_of_source(Build *b, const Source *s)
+{
+    char *command = command_of(b, s->flags);
+    Object *obj = object_new(b, hash_hex(b->arena, s->text, strlen(s->text),
+                                         fmt(b->arena, "%s %s", command,
+                                             b->by)));
+    obj->source = *s;
+    obj->command = command;
+    return obj;
+}
+
+/* Of an earlier compile; NULL: it is not there any more. */
+static Object *object_of_key(Build *b, const char *key)
+{
+    Object *obj = NULL;
+    for (uint32_t i = 0; i < b->nknown && !obj; i++)
+        if (strcmp(b->known[i]->key, key) == 0)
+            obj = b->known[i];
+    if (!obj)
+        obj = object_new(b, key);
+    return obj->cached ? obj : NULL;
+}
+
+/* In the order of first use, which says nothing of who was compiled when: the
+ * next compile, which finds all, makes the same bytes. */
+static void object_list(Build *b, Object *obj)
+{
+    if (obj->listed)
+        return;
+    obj->listed = true;
+    GROW(b->arena, b->obj, b->n, b->cap);
+    b->obj[b->n++] = obj;
+}
+
+/* The entry of each text: of what it is a function. */
+static char **part_entries(const Build *b, const Parts *p)
+{
+    char **entry = alloc(b->arena, (p->n + 1) * sizeof *entry);
+    char *by = hash_hex(b->arena, p->head, strlen(p->head),
+                        fmt(b->arena, "%s %s", command_of(b, p->flags),
+                            b->by));
+    for (uint32_t i = 0; i < p->n; i++) {
+        const char *t = p->text[i];
+        entry[i] = entry_of(b, hash_hex(b->arena, t, strlen(t), by), ".in");
+    }
+    return entry;
+}
+
+static void parts_add(Build *b, const Parts *p)
+{
+    Object **has = alloc(b->arena, (p->n + 1) * sizeof *has);
+    Object **made = alloc(b->arena, (size_t)(p->files + 1) * sizeof *made);
+    char **entry = part_entries(b, p);
+    const char **none = alloc(b->arena, (p->n + 1) * sizeof *none);
+    Parts rest = *p;
+    rest.text = none, rest.n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const char *key = cache_follow(b->arena, entry[i]);
+        has[i] = key ? object_of_key(b, key) : NULL;
+        if (!has[i])
+            none[rest.n++] = p->text[i];
+    }
+    Source *s = alloc(b->arena, (size_t)(p->files + 1) * sizeof *s);
+    int files = parts_deal(&rest, s, b->arena);
+    for (int k = 0; k < files; k++)
+        made[k] = object_of_source(b, &s[k]);
+    for (uint32_t i = 0, k = 0; i < p->n; i++) {
+        if (!has[i]) {
+            has[i] = made[k++ % (uint32_t)files];
+            cache_link(b->arena, entry[i], has[i]->key);
+        }
+        object_list(b, has[i]);
     }
 }
 
-static void objects_make(Object *obj, int n, const char *dir,
-                         const UnitOptions *o, Arena *a)
+static void objects_make(const Build *b)
 {
-    Child *child = alloc(a, (size_t)(n + 1) * sizeof *child);
-    int jobs = o->jobs > 0 ? o->jobs : 1, running = 0, ended = 0;
-    for (int i = 0; i < n; i++) {
-        if (obj[i].cached)
+    Child *child = alloc(b->arena, (size_t)(b->n + 1) * sizeof *child);
+    int jobs = b->o->jobs > 0 ? b->o->jobs : 1, running = 0, ended = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const Object *obj = b->obj[i];
+        if (obj->cached)
             continue;
-        char *c = fmt(a, "%s/%s", dir, obj[i].source->name);
-        file_write(c, obj[i].source->text, strlen(obj[i].source->text));
+        char *c = fmt(b->arena, "%s/%s", b->dir, obj->source.name);
+        file_write(c, obj->source.text, strlen(obj->source.text));
         if (running - ended >= jobs)
             child_end(&child[ended++]);
         child[running++] = child_start(
-            fmt(a, "%s -c -o %s %s", obj[i].command, obj[i].path, c),
-            fmt(a, "%s.log", obj[i].path));
+            fmt(b->arena, "%s -c -o %s %s", obj->command, obj->path, c),
+            fmt(b->arena, "%s.log", obj->path));
     }
     while (ended < running)
         child_end(&child[ended++]);
-    for (int i = 0; i < n; i++)
-        if (!obj[i].cached)
-            cache_put(a, obj[i].path, cache_path(a, o, obj[i].key, ".o"));
+    for (uint32_t i = 0; i < b->n; i++)
+        if (!b->obj[i]->cached)
+            cache_put(b->arena, b->obj[i]->path,
+                      entry_of(b, b->obj[i]->key, ".o"));
 }
 
 /* The binary follows from its objects, the runtime and the flags. */
-static char *binary_key(const Object *obj, int n, const UnitOptions *o,
-                        Arena *a)
+static char *binary_key(const Build *b)
 {
     struct stat st = {0};
-    char *all = fmt(a, "%s %s", o->cc, o->link);
+    const UnitOptions *o = b->o;
+    Text all = { .arena = b->arena };
     stat(o->runtime, &st);
-    all = fmt(a, "%s %lld %lld.%ld", all, (long long)st.st_size,
-              (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-    for (int i = 0; i < n; i++)
-        all = fmt(a, "%s %s", all, obj[i].key);
-    return hash_hex(a, all, strlen(all), "");
+    text_add(&all, "%s %s %lld %lld.%ld", o->cc, o->link,
+             (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+             st.st_mtim.tv_nsec);
+    for (uint32_t i = 0; i < b->n; i++)
+        text_add(&all, " %s", b->obj[i]->key);
+    return hash_hex(b->arena, all.p, all.n, "");
 }
 
-static void link_binary(const Object *obj, int n, const char *dir,
-                        const UnitOptions *o, Arena *a)
+static void link_binary(const Build *b)
 {
-    char *command = fmt(a, "%s -fopenmp -o %s/bin", o->cc, dir);
-    for (int i = 0; i < n; i++)
-        command = fmt(a, "%s %s", command, obj[i].path);
-    command = fmt(a, "%s %s %s", command, o->runtime, o->link);
-    Child c = child_start(command, fmt(a, "%s/link.log", dir));
+    Text command = { .arena = b->arena };
+    text_add(&command, "%s -fopenmp -Wl,--gc-sections -o %s/bin", b->o->cc,
+             b->dir);
+    for (uint32_t i = 0; i < b->n; i++)
+        text_add(&command, " %s", b->obj[i]->path);
+    text_add(&command, " %s %s", b->o->runtime, b->o->link);
+    Child c = child_start(command.p, fmt(b->arena, "%s/link.log", b->dir));
     child_end(&c);
 }
 
@@ -340,26 +318,23 @@ static void binary_write(const char *from, const char *to)
     free(x);
 }
 
-void cc_build(const Source *source, int n, const char *flags,
+void cc_build(const Parts *parts, int n, const Source *s, const char *flags,
               const UnitOptions *o, Arena *a, UnitReport *report)
 {
     double start = now();
-    char *dir = work_folder(a);
-    Object *obj = alloc(a, (size_t)(n + 1) * sizeof *obj);
-    for (int i = 0; i < n; i++) {
-        obj[i].source = &source[i];
-        obj[i].command = fmt(a, "%s %s %s", o->cc, flags,
-                             source[i].flags ? source[i].flags : "");
-    }
-    objects_find(obj, n, dir, o, a);
-    char *whole = cache_path(a, o, binary_key(obj, n, o, a), ".bin");
+    Build b = { .o = o, .arena = a, .by = compiler_of(a, o),
+                .dir = work_folder(a), .flags = flags };
     for (int i = 0; i < n; i++)
-        obj[i].cached ? report->cached++ : report->compiled++;
+        parts_add(&b, &parts[i]);
+    object_list(&b, object_of_source(&b, s));
+    char *whole = entry_of(&b, binary_key(&b), ".bin");
+    for (uint32_t i = 0; i < b.n; i++)
+        b.obj[i]->cached ? report->cached++ : report->compiled++;
     folders_make(o->out);
     if (!cache_take(whole, o->out)) {
-        objects_make(obj, n, dir, o, a);
-        link_binary(obj, n, dir, o, a);
-        char *bin = fmt(a, "%s/bin", dir);
+        objects_make(&b);
+        link_binary(&b);
+        char *bin = fmt(a, "%s/bin", b.dir);
         cache_put(a, bin, whole);
         binary_write(bin, o->out);
     }
@@ -382,26 +357,23 @@ static char *unit_entry(const char *input, size_t n, const UnitOptions *o,
                    (long long)dpc.st_mtim.tv_sec, dpc.st_mtim.tv_nsec,
                    (long long)dpc.st_size, (long long)rt.st_mtim.tv_sec,
                    rt.st_mtim.tv_nsec, (long long)rt.st_size);
-    return cache_path(a, o, hash_hex(a, input, n, by), ".unit");
+    return cache_path(a, o->cache, hash_hex(a, input, n, by), ".unit");
 }
 
 bool unit_recall(const char *input, size_t n, const UnitOptions *o, Arena *a,
                  UnitReport *r)
 {
     double start = now();
-    size_t size = 0, tail = sizeof *r + sizeof(XXH128_canonical_t);
+    size_t size = 0;
     mode_t mode;
-    char *x = file_read(unit_entry(input, n, o, a), &size, &mode);
-    bool ok = x && size > tail;
+    char *x = cache_read(unit_entry(input, n, o, a), &size, &mode);
+    bool ok = x && size > sizeof *r;
     if (ok) {
-        XXH128_canonical_t seal = seal_of(x, size - sizeof seal);
-        ok = memcmp(&seal, x + size - sizeof seal, sizeof seal) == 0;
-    }
-    if (ok) {
-        memcpy(r, x + size - tail, sizeof *r);
+        size -= sizeof *r;
+        memcpy(r, x + size, sizeof *r);
         r->cached += r->compiled, r->compiled = 0;
         folders_make(o->out);
-        ok = file_make(o->out, x, size - tail, mode);
+        ok = file_make(o->out, x, size, mode);
         r->seconds = now() - start;
     }
     free(x);
@@ -414,16 +386,11 @@ void unit_remember(const char *input, size_t n, const UnitOptions *o, Arena *a,
     size_t size = 0;
     mode_t mode;
     char *bin = file_read(o->out, &size, &mode);
-    char *x = bin ? realloc(bin, size + sizeof *r + sizeof(XXH128_canonical_t))
-            : NULL, *entry = unit_entry(input, n, o, a);
-    if (!x || !entry) {
-        free(x ? x : bin);
-        return;
+    char *x = bin ? realloc(bin, size + sizeof *r + SEAL) : NULL;
+    char *entry = unit_entry(input, n, o, a);
+    if (x && entry) {
+        memcpy(x + size, r, sizeof *r);
+        cache_write(a, entry, x, size + sizeof *r, mode);
     }
-    memcpy(x + size, r, sizeof *r);
-    size += sizeof *r;
-    XXH128_canonical_t seal = seal_of(x, size);
-    memcpy(x + size, &seal, sizeof seal);
-    cache_store(a, entry, x, size + sizeof seal, mode);
-    free(x);
+    free(x ? x : bin);
 }

@@ -6,6 +6,7 @@
 #ifndef DPC_UNIT_H
 #define DPC_UNIT_H
 
+#include "codegen/cache.h"
 #include "codegen/kernel.h"
 #include "codegen/library.h"
 
@@ -97,7 +98,8 @@ typedef struct Program {
 } Program;
 
 typedef struct UnitKernel {
-    const char *name, *text, *watch;      /* watch: NULL: none */
+    const char *name, *text;
+    const char *watch, *watch_name;       /* NULL: none */
     int nwatch;                           /* values that it may blame */
     int nin, nout;
     uint8_t *over;                        /* as DpcKernel's */
@@ -154,13 +156,20 @@ typedef struct Source {
     const char *name, *text;              /* "k0.c" */
     const char *flags;                    /* after the others; NULL: none */
 } Source;
-/* Compile all sources and link them; objects come out of the cache where
- * they can. */
-void cc_build(const Source *, int n, const char *flags, const UnitOptions *,
-              Arena *, UnitReport *);
-void file_write(const char *path, const void *data, size_t n);
-/* Makes all folders of a path but the last member; errors show later, when a
- * file is written there. */
-void folders_make(const char *path);
+
+/* Texts that may stand in any file of their kind: kernels, or watches. */
+typedef struct Parts {
+    const char *stem, *suffix;            /* "k", "c": k0.c, ... */
+    const char *head, *flags;             /* of each file */
+    const char **text;
+    uint32_t n;
+    int files;                            /* at most */
+} Parts;
+/* In turn over the files: like ones, which cost alike, come in runs. */
+int parts_deal(const Parts *, Source *out, Arena *);
+/* Compile n kinds of parts and a source, and link them; what the cache has is
+ * not compiled. */
+void cc_build(const Parts *, int n, const Source *, const char *flags,
+              const UnitOptions *, Arena *, UnitReport *);
 
 #endif

@@ -17,26 +17,39 @@ void unit_threads(int threads)
     omp_set_num_threads(threads);
 }
 
-/* Kernels are dealt out in turn: like ones, which cost alike, come in runs. */
-static int kernel_sources(const Unit *u, Source *out, Arena *a)
+int parts_deal(const Parts *p, Source *out, Arena *a)
 {
-    Text t[NFILE] = {0};
-    int n = 0;
-    for (uint32_t i = 0; i < u->nkernel; i++) {
-        Text *x = &t[i % NFILE];
+    int files = p->n < (uint32_t)p->files ? (int)p->n : p->files;
+    Text *t = alloc(a, (size_t)(files + 1) * sizeof *t);
+    for (uint32_t i = 0; i < p->n; i++) {
+        Text *x = &t[i % (uint32_t)files];
         x->arena = a;
         if (!x->n)
-            text_add(x, "%s", u->cuda ? cuda_prelude : host_prelude);
-        text_add(x, "\n%s", u->kernel[i].text);
+            text_add(x, "%s", p->head);
+        text_add(x, "\n%s", p->text[i]);
     }
-    for (int k = 0; k < NFILE; k++)
-        if (t[k].n) {
-            out[n] = (Source){ .name = fmt(a, "k%d.%s", k,
-                                           u->cuda ? "cu" : "c"),
-                               .text = t[k].p };
-            n++;
-        }
-    return n;
+    for (int k = 0; k < files; k++)
+        out[k] = (Source){ fmt(a, "%s%d.%s", p->stem, k, p->suffix), t[k].p,
+                           p->flags };
+    return files;
+}
+
+/* The linker takes one of each name: several objects may have a kernel. */
+static const char *shared(Arena *a, const char *name, const char *text)
+{
+    return fmt(a, "#pragma weak %s\n%s", name, text);
+}
+
+static Parts kernel_parts(const Unit *u, Arena *a)
+{
+    const char **text = alloc(a, (u->nkernel + 1) * sizeof *text);
+    for (uint32_t i = 0; i < u->nkernel; i++) {
+        const UnitKernel *k = &u->kernel[i];
+        text[i] = u->cuda ? k->text : shared(a, k->name, k->text);
+    }
+    return (Parts){ "k", u->cuda ? "cu" : "c",
+                    u->cuda ? cuda_prelude : host_prelude, NULL, text,
+                    u->nkernel, NFILE };
 }
 
 /* Is program p the entry, or one of its other sizes (NAME-SIZE)? */
@@ -66,24 +79,28 @@ static void watches_drop(Unit *u, const UnitOptions *o)
             u->kernel[i].watch = NULL;
 }
 
-/* Watches, if any: quick to compile, so they go first and fill the gaps. */
-static int watch_sources(const Unit *u, Source *out, Arena *a)
+/* Kernels that store otherwise may have one watch. */
+static bool watch_first(const Unit *u, uint32_t i)
 {
-    Text t[NWATCH] = {0};
-    int n = 0;
+    for (uint32_t k = 0; k < i; k++)
+        if (u->kernel[k].watch && strcmp(u->kernel[k].watch_name,
+                                         u->kernel[i].watch_name) == 0)
+            return false;
+    return true;
+}
+
+static Parts watch_parts(const Unit *u, Arena *a)
+{
+    const char **text = alloc(a, (u->nkernel + 1) * sizeof *text);
+    uint32_t n = 0;
     for (uint32_t i = 0; i < u->nkernel; i++) {
-        Text *x = &t[i % NWATCH];
-        x->arena = a;
-        if (u->kernel[i].watch && !x->n)
-            text_add(x, "#include \"dpc_rt.h\"\n"
-                     "#define DPC_FN static inline\n%s", host_prelude);
-        if (u->kernel[i].watch)
-            text_add(x, "\n%s", u->kernel[i].watch);
+        const UnitKernel *k = &u->kernel[i];
+        if (k->watch && watch_first(u, i))
+            text[n++] = shared(a, k->watch_name, k->watch);
     }
-    for (int k = 0; k < NWATCH; k++)
-        if (t[k].n)
-            out[n++] = (Source){ fmt(a, "watch%d.c", k), t[k].p, watch_flags };
-    return n;
+    return (Parts){ "watch", "c", fmt(a, "#include \"dpc_rt.h\"\n"
+                    "#define DPC_FN static inline\n%s", host_prelude),
+                    watch_flags, text, n, NWATCH };
 }
 
 static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)
@@ -91,6 +108,15 @@ static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)
     for (int i = 0; i < n; i++)
         file_write(fmt(a, "%s/%s", o->emit_dir, s[i].name), s[i].text,
                    strlen(s[i].text));
+}
+
+static void emit_sources(const Parts *p, int n, const Source *tables,
+                         const UnitOptions *o, Arena *a)
+{
+    Source s[NFILE + NWATCH];
+    for (int i = 0; i < n; i++)
+        emit_texts(s, parts_deal(&p[i], s, a), o, a);
+    emit_texts(tables, 1, o, a);
 }
 
 static void emit_cubins(const Source *s, int n, const UnitOptions *o, Arena *a)
@@ -111,8 +137,9 @@ static void cuda_side(Graph *const *entry, int n, const UnitOptions *o,
                       Arena *a)
 {
     Unit *u = unit_new(entry, n, true, a);
-    Source s[NFILE + 1];
-    int ns = kernel_sources(u, s, a);
+    Source s[NFILE];
+    Parts kernels = kernel_parts(u, a);
+    int ns = parts_deal(&kernels, s, a);
     if (o->emit_cuda)
         emit_texts(s, ns, o, a);
     if (o->emit_cubin)
@@ -170,17 +197,16 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     report_memory(entry, n, u, report);
     if (!o->emit_c && !o->out)
         return;
-    Source s[NFILE + NWATCH + 1];
     watches_drop(u, o);
-    int ns = watch_sources(u, s, a);
-    ns += kernel_sources(u, &s[ns], a);
-    s[ns++] = (Source){ .name = "unit.c", .text = unit_text(u, o) };
+    /* Watches are quick to compile: they go first and fill the gaps. */
+    Parts parts[] = { watch_parts(u, a), kernel_parts(u, a) };
+    Source tables = { .name = "unit.c", .text = unit_text(u, o) };
     if (o->emit_c)
-        emit_texts(s, ns, o, a);
+        emit_sources(parts, COUNT(parts), &tables, o, a);
     if (!o->out)
         return;
-    char *flags = fmt(a, "%s -march=%s -I%s%s", host_flags,
+    char *flags = fmt(a, "%s -ffunction-sections -march=%s -I%s%s", host_flags,
                       o->march ? o->march : "native", o->include,
                       o->threads == 1 ? alone : "");
-    cc_build(s, ns, flags, o, a, report);
+    cc_build(parts, COUNT(parts), &tables, flags, o, a, report);
 }

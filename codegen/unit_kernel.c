@@ -26,8 +26,10 @@ uint32_t unit_kernel(Unit *u, const Kernel *k)
     *row = (UnitKernel){ .name = t.name, .text = t.text, .nin = k->nin,
                          .nout = k->nout, .over = overs(u->arena, k) };
     row->nwatch = u->cuda || !watch_worth(k) ? 0 : watch_nodes(k, &node);
-    if (row->nwatch)
-        row->watch = watch_text(u->arena, k, t.name);
+    if (row->nwatch) {
+        KernelText w = watch_text(u->arena, k);
+        row->watch = w.text, row->watch_name = w.name;
+    }
     return u->nkernel++;
 }
 

@@ -183,11 +183,11 @@ static void kernels(Text *t, const Unit *u)
     text_add(t, "{0}};\n");
     for (uint32_t i = 0; i < u->nkernel; i++)
         if (u->kernel[i].watch)
-            text_add(t, "DpcWatchFn %s_watch;\n", u->kernel[i].name);
+            text_add(t, "DpcWatchFn %s;\n", u->kernel[i].watch_name);
     text_add(t, "static DpcWatchFn *const watch[] = {\n");
     for (uint32_t i = 0; i < u->nkernel; i++)
-        text_add(t, u->kernel[i].watch ? "%s_watch,\n" : "0,\n",
-                 u->kernel[i].name);
+        text_add(t, u->kernel[i].watch ? "%s,\n" : "0,\n",
+                 u->kernel[i].watch_name);
     text_add(t, "0};\n");
 }
 

@@ -297,7 +297,7 @@ static void list(Watch *w)
     text_add(&w->text, "        }\n    }\n");
 }
 
-char *watch_text(Arena *a, const Kernel *given, const char *name)
+KernelText watch_text(Arena *a, const Kernel *given)
 {
     Kernel k = *given;
     k.list = kernel_flat(given);
@@ -309,5 +309,5 @@ char *watch_text(Arena *a, const Kernel *given, const char *name)
              "*seen)\n{\n");
     (k.list ? list : nest)(&w);
     text_add(&w.text, "}\n");
-    return text_rename(a, &w.text, fmt(a, "%s_watch", name));
+    return text_named(a, &w.text);
 }

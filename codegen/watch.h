@@ -9,9 +9,9 @@
 int watch_nodes(const Kernel *, Ref **node);
 /* False: the kernel's step says it all. */
 bool watch_worth(const Kernel *);
-/* A DpcWatchFn NAME_watch; a list like the kernel itself, where that is
- * flat.  It blames values by their place in watch_nodes, from 1. */
-char *watch_text(Arena *, const Kernel *, const char *name);
+/* A DpcWatchFn; a list like the kernel itself, where that is flat.  It blames
+ * values by their place in watch_nodes, from 1. */
+KernelText watch_text(Arena *, const Kernel *);
 
 extern const char watch_flags[];          /* for cc, after those of kernels */
 

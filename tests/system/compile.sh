@@ -34,6 +34,25 @@ for m in mlp conv attn; do
     else not_ok "$m: graph, plan, schedule, C and CUDA are the same bytes twice" "$(ls $m.a | tr '\n' ' ')"; fi
 done
 
+# Another plan with the same kernels: its tables are compiled and linked.
+n=$(calls)
+compile mlp other --ranks 4
+n=$(($(calls) - n))
+if [ $n = 2 ] && run mpirun -n 4 ./other info && [ $rc = 0 ]; then
+    ok "another plan compiles its tables alone"
+else not_ok "another plan compiles its tables alone" "$n calls, exit $rc"; fi
+# Objects of two caches, which have kernels in common, in one binary: more than
+# the seven that a compile makes.
+for batch in 32 64; do
+    DPC_CACHE_DIR=$work/cache$batch compile mlp alone --ranks 2 -D batch=$batch
+done
+cp -R --remove-destination cache64/. cache32
+DPC_CACHE_DIR=$work/cache32 compile mlp both -D batch=64 --ranks 4; rc=$?
+n=$(tail -1 calls | tr ' ' '\n' | grep -c '\.o$')
+if [ $rc = 0 ] && [ "$n" -gt 7 ] && run mpirun -n 4 ./both info; then
+    ok "objects that share kernels are linked"
+else not_ok "objects that share kernels are linked" "exit $rc, $n"; fi
+
 # Another compiler of the same name: its objects are others.
 n=$(calls)
 printf '# newer\n' >> cc

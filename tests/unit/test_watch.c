@@ -32,7 +32,7 @@ static void watch_call(void *lib, const char *name, void **p,
                        const DpcEnv *env, DpcSeen *seen)
 {
     DpcWatchFn *f;
-    void *fn = dlsym(lib, fmt(arena, "%s_watch", name));
+    void *fn = dlsym(lib, name);
     assert_non_null(fn);
     memcpy(&f, &fn, sizeof f);
     f(p, env, seen);
@@ -48,7 +48,7 @@ static void call_watch(const Run *r, void *fn, void **p, const DpcEnv *env)
     DpcSeen seen = {0};
     int64_t n = 0;
     bool finite = true;
-    watch_call(lib_of_all, r->text.name, p, env, &seen);
+    watch_call(lib_of_all, watch_text(arena, r->k).name, p, env, &seen);
     memcpy(&kernel, &fn, sizeof kernel);
     kernel((void *const *)p, env);
     for (int i = 0; i < r->k->nout; i++) {
@@ -74,7 +74,7 @@ static int watched_cases(const Case *c, int n)
         if (!watch_worth(run[k].k))
             continue;
         text_add(&t, "%s\n%s\n", run[k].text.text,
-                 watch_text(arena, run[k].k, run[k].text.name));
+                 watch_text(arena, run[k].k).text);
         k++;
     }
     lib_of_all = watch_compile(t.p);
@@ -125,7 +125,7 @@ static const Trap traps[] = {
       true, false, false },
 };
 
-static DpcSeen watched(const Trap *t, void *lib)
+static DpcSeen watched(const Trap *t, void *lib, const char *name)
 {
     float x[8], out[2][8] = {{0}};
     int64_t pos[] = { 1, 8, 8 };
@@ -135,7 +135,7 @@ static DpcSeen watched(const Trap *t, void *lib)
     DpcSeen seen = {0};
     for (int i = 0; i < 8; i++)
         x[i] = i == 7 ? t->x : 1;
-    watch_call(lib, "trap", p, &env, &seen);
+    watch_call(lib, name, p, &env, &seen);
     return seen;
 }
 
@@ -148,8 +148,8 @@ static void trap_check(const Trap *t)
     Ref *node;
     assert_non_null(k);
     assert_true(watch_nodes(k, &node) > 0);
-    void *lib = watch_compile(watch_text(arena, k, "trap"));
-    DpcSeen s = watched(t, lib);
+    KernelText w = watch_text(arena, k);
+    DpcSeen s = watched(t, watch_compile(w.text), w.name);
     int32_t blame = t->nan ? s.nan : s.inf, own = blame < 0 ? -blame : blame;
     const char *name = blame ? g->node[node[own / 2 - 1]].name : "nobody";
     assert_string_equal(name, t->blame ? t->blame : "nobody");
@@ -181,8 +181,8 @@ static void a_list_blames_its_member(void **state)
     Ref *node;
     assert_true(kernel_flat(k));
     assert_int_equal(watch_nodes(k, &node), 2);
-    void *lib = watch_compile(watch_text(arena, k, "list"));
-    watch_call(lib, "list", p, &env, &seen);
+    KernelText w = watch_text(arena, k);
+    watch_call(watch_compile(w.text), w.name, p, &env, &seen);
     assert_int_equal(seen.nan, 2 * (2 + 1));  /* the first of the second */
 }
 
