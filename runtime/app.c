@@ -350,11 +350,13 @@ static int init_words(const char *from, size_t *n)
 }
 
 /* [HERE[:THERE]=]PATH[:WORD...][:map:RULES]: params HERE.* from tensors
- * THERE.*, which is HERE.* when it is not said. */
+ * THERE.*, which is HERE.* when it is not said.  "a/b=c" is a path. */
 static DpcStatus init_from(DpcApp *a, const char *arg)
 {
     char path[DPC_PATH], here[DPC_PATH], there[DPC_PATH];
-    const char *eq = strchr(arg, '='), *from = eq ? eq + 1 : arg;
+    const char *eq = strpbrk(arg, "=/");
+    eq = eq && *eq == '=' ? eq : NULL;
+    const char *from = eq ? eq + 1 : arg;
     const char *map = strstr(from, ":map:");
     size_t n = map ? (size_t)(map - from) : strlen(from);
     size_t name = eq ? (size_t)(eq - arg) : 0;

@@ -179,6 +179,13 @@ static DpcStatus match_none(const Import *m)
                     near[0] ? near[0] : "", near[0] ? "\"" : "");
 }
 
+/* Is it an average, and w the tensor of its param, too? */
+static bool compared(const Import *m, const DpcLeaf *l, const DpcWhole *w)
+{
+    return averaged(l) && strncmp(w->name, "ema.", 4) &&
+           ckpt_is_leaf(m->c->unit, averaged(l));
+}
+
 static DpcStatus import_check(const Import *m, int *n)
 {
     const DpcUnit *u = m->c->unit;
@@ -193,7 +200,7 @@ static DpcStatus import_check(const Import *m, int *n)
         const DpcWhole *w = whole_of(m, l, name);
         *n += l->kind == DPC_PARAM && w;
         any |= l->kind == DPC_PARAM;
-        if (w)
+        if (w && !compared(m, l, w))
             ckpt_compare(&bad, l, w, true);
         else if (l->kind == DPC_PARAM && !may_miss(m, l))
             ckpt_tell_missing(&bad, (DpcNamed){ name, l->ndim, l->dim },
@@ -201,7 +208,7 @@ static DpcStatus import_check(const Import *m, int *n)
     }
     if (!any)
         return dpc_fail(DPC_USER, "%s: error: init: no param of this model is "
-                        "called \"%s...\"", m->source->path, m->here);
+                        "called \"%s*\"", m->source->path, m->here);
     if (!*n && !bad.missing)
         return match_none(m);
     if (!(m->how & (DPC_INIT_PARTIAL | DPC_INIT_EXTRA)))

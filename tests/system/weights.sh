@@ -106,6 +106,16 @@ start less.safetensors:partial
 exits 0 ":partial: trainable ones may be missing"
 start in.safetensors:partial
 exits 1 ":partial of nothing" 'no tensor is a param of this model, which has'
+mkdir -p a=b && cp all.safetensors a=b/
+start ./a=b/all.safetensors
+test "$(field loss log)" = "$whole" && ok "a path may hold a =" ||
+    not_ok "a path may hold a =" "$(cat log)"
+start out=all.safetensors
+exits 0 "a scope alone" 'all.safetensors: 2 tensors'
+start out:in=all.safetensors
+exits 1 "each wrong shape is told once" ' 2 of another type or shape'
+start nope=all.safetensors
+exits 1 "a scope that is none" 'no param of this model is called "nope\.\*"'
 start ""
 exits 2 "--init-from of nothing" "'--init-from ': wanted"
 ranks 1 bin eval --data data --json --init-from all.safetensors \
