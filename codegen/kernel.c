@@ -40,7 +40,7 @@ static Sig leaf_sig(const Type *t)
 
 /* A window in the result: its positions are the loop, and the places h are
  * those that divide. */
-static void window_out(Member *m, const Mesh *mesh)
+static void window_out(Member *m, const Mesh *mesh, const Type *t)
 {
     for (int d = 0; d < m->s.out.ndim; d++) {
         Dim *o = &m->s.out.dim[d];
@@ -50,7 +50,8 @@ static void window_out(Member *m, const Mesh *mesh)
         m->place[m->nplace].h = h;
         m->place[m->nplace].k = o->c[1];
         m->place[m->nplace++].at = at;
-        m->s.size[(int)at] = m->s.extent[(int)h];
+        m->s.size[(int)at] = type_step(mesh, t, d)
+            * split_parts(mesh, t->split[d]);
         m->s.split[(int)at] = m->s.split[(int)h];
         m->place[m->nplace - 1].pad = sig_pad(&m->s, h);
         m->place[m->nplace - 1].extent = sig_extent(&m->s, mesh, h);
@@ -76,7 +77,7 @@ static void member_init(Build *b, Member *m, Ref r)
         Split own = b->g->node[n->in[0]].type.split[n->attr.dim];
         m->s.split[(int)m->s.out.dim[n->attr.dim].c[0]] = own;
     }
-    window_out(m, &b->g->mesh);
+    window_out(m, &b->g->mesh, &n->type);
     for (int c = 0; c < NLETTER; c++)
         m->atom[c] = m->s.size[c] ? atom_new(&b->u, build_extent(b, m, (char)c))
                                   : -1;

@@ -50,7 +50,11 @@ static DpcColl coll_of(const Graph *g, Ref r)
              &c.to_inner);
         c.ranks = (int32_t)mesh_size(&g->mesh, c.axes);
     }
-    c.lo = n->attr.lo, c.hi = n->attr.hi;
+    if (n->op == OP_halo) {
+        c.rows = n->type.dim[n->attr.dim];
+        c.step = type_step(&g->mesh, &n->type, n->attr.dim);
+        c.lo = n->attr.lo, c.hi = n->attr.hi;
+    }
     return c;
 }
 

@@ -234,12 +234,12 @@ static void convs(Text *t, const Unit *u)
     for (uint32_t i = 0; i < u->ncoll; i++) {
         const DpcColl *c = &u->coll[i];
         text_add(t, "{%d,%d,%d,%d,%lld,%lld,%lld,%lld,%lld,%lld,%d,%u,%d,%d,"
-                 "%d},\n",
+                 "%d,%lld,%lld},\n",
                  c->kind, c->dtype, c->fold, c->axes, (long long)c->outer,
                  (long long)c->size, (long long)c->inner,
                  (long long)c->to_outer, (long long)c->to_size,
                  (long long)c->to_inner, c->peer, c->hop, c->lo,
-                 c->hi, c->ranks);
+                 c->hi, c->ranks, (long long)c->rows, (long long)c->step);
     }
     text_add(t, "{0}};\n");
 }

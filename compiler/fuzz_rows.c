@@ -5,15 +5,17 @@
 #include "compiler/verify.h"
 
 /* Along dimension d of its picture, may node n be cut over that axis, and do
- * its windows reach the neighbours then? */
+ * its windows reach other parts then? */
 static bool cuts(const Graph *g, const Node *n, int d, const Mesh *m, int axis)
 {
-    uint8_t lo, hi;
+    Type t = {0};
     Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
     const Dim *w = &s.in[0].dim[d];
-    return d < s.in[0].ndim && w->window
-        && sig_cuts(&s, m, n->op, w->c[0], split_push(0, axis))
-        && sig_halo(&s, 0, d, &lo, &hi);
+    if (d >= s.in[0].ndim || !w->window
+        || !sig_cuts(&s, m, n->op, w->c[0], split_push(0, axis)))
+        return false;
+    sig_rows(&s, m, 0, d, split_push(0, axis), &t);
+    return t.lo[d] || t.hi[d] || t.step[d];
 }
 
 static int space_axis(Draw *d, const Mesh *m)

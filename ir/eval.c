@@ -83,16 +83,19 @@ typedef struct Route {
     int64_t *from[NDIM];                  /* numbers, or CUT, or ABSENT */
 } Route;
 
-/* Distance from the part at coord to the one that holds element *at of a
- * dimension of n, plus bias: never negative, so that it is told from ABSENT.
+/* Distance from the part at coord to the one that holds element *at of
+ * dimension d, plus bias: never negative, so that it is told from ABSENT.
  * *at becomes its place in that part. */
-static int64_t hop(const Eval *e, const Val *v, Split split, int64_t n,
-                   int64_t *at, const int *coord, Axes reach, int64_t bias)
+static int64_t hop(const Eval *e, Ref r, int d, int64_t *at,
+                   const int *coord, Axes reach, int64_t bias)
 {
     const Mesh *m = &e->g->mesh;
-    int64_t far = bias;
+    const Val *v = &e->val[r];
+    const Type *t = &e->g->node[r].type;
+    int64_t far = bias, n = t->step[d] * split_parts(m, t->split[d]);
 
-    for (; split; split >>= 4) {
+    n = n ? n : t->dim[d];
+    for (Split split = t->split[d]; split; split >>= 4) {
         int a = (int)(split & 15) - 1;
         n = (n + m->axis[a].size - 1) / m->axis[a].size;
         int c = (int)(*at / n);
@@ -108,7 +111,7 @@ static int64_t hop(const Eval *e, const Val *v, Split split, int64_t n,
 static bool cut_alike(const Type *a, const Type *b, int d)
 {
     return a->split[d] == b->split[d] && a->lo[d] == b->lo[d]
-        && a->hi[d] == b->hi[d];
+        && a->hi[d] == b->hi[d] && a->step[d] == b->step[d];
 }
 
 /* From the part at `from` to the one wanted at coord.  Offsets are biased by
@@ -126,16 +129,15 @@ static Route route(const Eval *e, Arena *a, Ref in, const int *from,
     int64_t stride = 1;
 
     for (int d = want->ndim; d-- > 0; stride *= local.dim[d]) {
-        Part p = split_part(m, want->split[d], want->dim[d], coord);
+        Part p = type_part(m, want, d, coord);
         int lo = want->lo[d], hi = want->hi[d];
-        bool stays = (lo || hi) && cut_alike(have, want, d);
+        bool stays = (lo || hi || want->step[d]) && cut_alike(have, want, d);
         t.n[d] = p.room + lo + hi;
         t.from[d] = alloc(a, (size_t)(t.n[d] + 1) * sizeof **t.from);
         for (int64_t i = 0; i < t.n[d]; i++) {
             int64_t at = p.at + i - lo, far = CUT;
             if (!stays && i < p.n + lo + hi && at >= 0 && at < want->dim[d])
-                far = hop(e, &e->val[in], have->split[d], have->dim[d], &at,
-                          from, reach, bias);
+                far = hop(e, in, d, &at, from, reach, bias);
             at = stays ? i : at + have->lo[d];
             far = stays ? bias : far;
             t.from[d][i] = far < 0 ? far : far + at * stride;
@@ -266,7 +268,7 @@ static void given(const Eval *e, Ref r, const int *coord, Num *out)
     Part p[NDIM];
 
     for (int d = 0; d < u.ndim; d++)
-        p[d] = split_part(&g->mesh, t->split[d], t->dim[d], coord);
+        p[d] = type_part(&g->mesh, t, d, coord);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0;
         bool pad = false;

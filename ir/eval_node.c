@@ -62,6 +62,15 @@ int64_t eval_extent(const Mesh *m, Split split, int64_t n, const int *coord,
 /* Loop of each letter that the nest has: those of the result first. */
 typedef struct Letters { int loop[NLETTER]; } Letters;
 
+/* Do places c, of others too, make rows of the result? */
+static bool makes_rows(const Sig *s, int c)
+{
+    for (int d = 0; d < s->out.ndim; d++)
+        if (s->out.dim[d].window && s->out.dim[d].c[0] == c)
+            return true;
+    return false;
+}
+
 static void term_loops(Nest *t, Letters *l, const Sig *s, const Term *term,
                        const Graph *g, const Place *p)
 {
@@ -74,10 +83,10 @@ static void term_loops(Nest *t, Letters *l, const Sig *s, const Term *term,
             if (t->nloop == NLOOP)
                 die("more than %d letters", NLOOP);
             l->loop[c] = t->nloop++;
-            t->loop[l->loop[c]].n = s->extent[c] && s->split[c]
-                ? sig_extent(s, &g->mesh, c)
-                : eval_extent(&g->mesh, s->split[c], s->size[c], p->coord,
-                              &at);
+            int64_t mine = eval_extent(&g->mesh, s->split[c], s->size[c],
+                                       p->coord, &at);
+            int64_t room = sig_extent(s, &g->mesh, c);
+            t->loop[l->loop[c]].n = makes_rows(s, c) ? room : mine;
         }
 }
 
@@ -97,15 +106,20 @@ static void window_slots(Nest *t, const Letters *l, const Sig *s,
     t->limit[w] = size;
 }
 
-/* Strides of one operand or of the result, whose part is `u`. */
+/* Strides of one operand or of the result, of type w; of the result, rows of
+ * padding are not made. */
 static void term_steps(Nest *t, const Letters *l, const Graph *g,
-                       const Sig *s, const Term *term, const Type *u, int slot)
+                       const Sig *s, const Term *term, const Type *w, int slot,
+                       const int *coord)
 {
+    Type local = type_local(&g->mesh, w), *u = &local;
     int64_t stride = 1;
     for (int d = term->ndim; d-- > 0; stride *= u->dim[d]) {
         const Dim *m = &term->dim[d];
         if (m->window) {
-            window_slots(t, l, s, m, u->dim[d], slot, stride);
+            int64_t rows = slot == RESULT
+                ? type_part(&g->mesh, w, d, coord).n : u->dim[d];
+            window_slots(t, l, s, m, rows, slot, stride);
             continue;
         }
         int64_t inner = stride;
@@ -169,7 +183,6 @@ static void build(Nest *t, const Graph *g, Ref r, const Place *p)
 {
     const Node *n = &g->node[r];
     Sig s = eval_sig(g, r);
-    Type u = type_local(&g->mesh, &n->type);
     Letters l;
 
     memset(l.loop, -1, sizeof l.loop);
@@ -179,12 +192,11 @@ static void build(Nest *t, const Graph *g, Ref r, const Place *p)
         if (t->reads[i])
             term_loops(t, &l, &s, &s.in[i], g, p);
     t->pure = kept == t->nloop;
-    term_steps(t, &l, g, &s, &s.out, &u, RESULT);
-    for (int i = 0; i < s.nin; i++) {
-        Type v = type_local(&g->mesh, &g->node[n->in[i]].type);
+    term_steps(t, &l, g, &s, &s.out, &n->type, RESULT, p->coord);
+    for (int i = 0; i < s.nin; i++)
         if (t->reads[i])
-            term_steps(t, &l, g, &s, &s.in[i], &v, i);
-    }
+            term_steps(t, &l, g, &s, &s.in[i], &g->node[n->in[i]].type, i,
+                       p->coord);
     t->pure &= t->nwindow == 0;
 }
 

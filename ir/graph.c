@@ -149,20 +149,22 @@ static void join_dim(const Graph *g, const Attr *a, int d, Type *t, Op op,
             ops[op].name, d, type_text(g->arena, &g->mesh, t));
 }
 
-/* Parts that neighbours hold are ranks in order (sig_cuts). */
+/* Parts whose rows ranks give each other are those of ranks in order, and
+ * these hold all there is. */
 static void halo_dim(const Graph *g, const Attr *a, Type *t, const char *loc)
 {
     int d = a->dim;
     bool ok = d >= 0 && d < t->ndim && a->axes
         && split_axes(t->split[d]) == a->axes && !t->lo[d] && !t->hi[d]
-        && t->dim[d] % split_parts(&g->mesh, t->split[d]) == 0;
-    int64_t rows = ok ? t->dim[d] / split_parts(&g->mesh, t->split[d]) : 0;
-    int most = rows < UINT8_MAX ? (int)rows : UINT8_MAX;
-    if (!ok || a->lo < 0 || a->hi < 0 || a->lo > most || a->hi > most)
-        err(loc, "halo: %d and %d rows of parts of %lld along dimension %d of "
-            "%s", a->lo, a->hi, (long long)rows, d,
+        && parts_in_line(&g->mesh, t->split[d], t->step[d] ? t->step[d]
+                         * split_parts(&g->mesh, t->split[d]) : t->dim[d]);
+    if (!ok || a->lo < 0 || a->hi < 0 || a->step < 0 || a->lo > UINT8_MAX
+        || a->hi > UINT8_MAX)
+        err(loc, "halo: %d and %d rows of others, and parts of %d, along "
+            "dimension %d of %s", a->lo, a->hi, a->step, d,
             type_text(g->arena, &g->mesh, t));
     t->lo[d] = (uint8_t)a->lo, t->hi[d] = (uint8_t)a->hi;
+    t->step[d] = a->step;
 }
 
 static Type ring_type(const Graph *g, const Attr *a, const Type *t,

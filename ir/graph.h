@@ -58,7 +58,9 @@ typedef struct Type {
     int ndim;
     int64_t dim[NDIM];                    /* global sizes */
     Split split[NDIM];                    /* printed 3072/tp/dp */
-    uint8_t lo[NDIM], hi[NDIM];           /* neighbours' rows held as well */
+    uint8_t lo[NDIM], hi[NDIM];           /* other parts' rows held as well */
+    int32_t step[NDIM];                   /* rows from one part's begin to the
+                                             next's; 0: ceil(dim / parts) */
     Axes partial;                         /* still to be folded over these, */
     Fold fold;                            /* so: +a sum, ^a max, ~a lse */
 } Type;
@@ -76,7 +78,7 @@ typedef struct Attr {
     const double *data;
     const char *dist, *doc;
     int64_t id, at, size;
-    int dim, to, lo, hi, stride, pad, dilate, use, frozen;
+    int dim, to, lo, hi, step, stride, pad, dilate, use, frozen;
     int residual;                         /* of state */
     int from, peer, late;                 /* of hop, send and recv */
     DType dtype;
@@ -166,7 +168,10 @@ int64_t dtype_size(DType);
 int64_t type_volume(const Type *);                    /* global elements */
 Type type_local(const Mesh *, const Type *);          /* sizes of one part */
 int64_t type_bytes(const Mesh *, const Type *);       /* of one part */
-bool type_halo(const Type *);             /* holds rows of neighbours */
+/* Does some dimension hold rows of other parts, or lie in parts of a length
+ * that its size does not give? */
+bool type_halo(const Type *);
+int64_t type_step(const Mesh *, const Type *, int d);   /* rows of a part */
 bool type_equal(const Type *, const Type *);
 Axes type_axes(const Type *);             /* all that it names, pending too */
 Axes split_axes(Split);
@@ -180,6 +185,10 @@ int64_t split_index(const Mesh *, Split, const int *coord);
  * how many it has room. */
 typedef struct Part { int64_t at, n, room; } Part;
 Part split_part(const Mesh *, Split, int64_t n, const int *coord);
+/* The part of dimension d, rows of others left out. */
+Part type_part(const Mesh *, const Type *, int d, const int *coord);
+/* Are parts of n those of ranks in order, each behind the one before? */
+bool parts_in_line(const Mesh *, Split, int64_t n);
 Axes mesh_axes(const Mesh *, AxisKind);
 int mesh_find(const Mesh *, const char *name);        /* -1 */
 /* The turns in which ranks of an axis see each other's parts: the time axis
@@ -212,6 +221,7 @@ typedef struct Sig {
     bool fixed[NLETTER];                  /* marked "!", or a window's filter */
     bool folded[NLETTER];                 /* on the left (read) alone */
     bool windows;                         /* there are any */
+    bool uneven;                          /* so may parts of a group be */
     int stride, pad, dilate;              /* of windows */
 } Sig;
 
@@ -227,14 +237,15 @@ bool sig_split(Sig *, const Graph *, const Ref *in);
  * V1, V2, V3 or the dtype rule (C14) is broken. */
 Type sig_type(const Sig *, const Graph *, Op, const Attr *, const Ref *in,
               const char *loc);
-/* Rows of its neighbours that a part of operand i needs along dimension d when
- * the letter there is split: what its windows reach, or the places whose
- * windows reach the result.  False: none. */
-bool sig_halo(const Sig *, int i, int d, uint8_t *lo, uint8_t *hi);
-/* May a window's places h be split so?  Parts of the picture and of the
- * places must begin together, neighbours' rows must suffice, and zeros
- * beyond the ends must add nothing. */
+/* How parts of operand i, or of the result (i < 0), lie along dimension d when
+ * the letter there is split so, into t: their length, and rows of others, which
+ * its windows reach, or the places whose windows reach the result. */
+void sig_rows(const Sig *, const Mesh *, int i, int d, Split, Type *t);
+/* May a window's places h be split so?  Parts must be those of ranks in order,
+ * and zeros beyond the ends must add nothing. */
 bool sig_cuts(const Sig *, const Mesh *, Op, int h, Split);
+/* May c be split so, where it is the outer letter of a group? */
+bool sig_group_cuts(const Sig *, const Mesh *, int c, Split);
 /* On one part: how far letter c goes, rows of neighbours included; and the
  * zeros before the first row of a window whose places are h. */
 int64_t sig_extent(const Sig *, const Mesh *, int c);

@@ -308,7 +308,8 @@ static Sig bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
                 const char *loc)
 {
     Sig s = { .nin = nin, .nop = nin, .stride = a->stride ? a->stride : 1,
-              .pad = a->pad, .dilate = a->dilate ? a->dilate : 1 };
+              .pad = a->pad, .dilate = a->dilate ? a->dilate : 1,
+              .uneven = op == OP_move };
     bool own = ops[op].sig[0] == '@';
     Reader r = { own ? a->sig : ops[op].sig, ops[op].name, NULL, loc, &s,
                  a };

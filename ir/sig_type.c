@@ -23,7 +23,8 @@ static bool merge_split(const Graph *g, Sig *s, const Dim *d, Split want,
     seen[c] = true;
     if (want && s->fixed[c])
         return false;
-    if (want && d->n > 1 && s->size[c] % split_parts(&g->mesh, want))
+    if (want && d->n > 1 && !d->window
+        && !sig_group_cuts(s, &g->mesh, c, want))
         return false;
     return agree;
 }
@@ -166,8 +167,9 @@ static void result_dims(const Sig *s, const Graph *g, Op op, Type *t,
                 err(loc, "%s: %c is inner in a group of the result, so it "
                     "cannot be split", ops[op].name, m->c[k]);
         t->split[d] = s->split[carrier(m)];
+        sig_rows(s, &g->mesh, -1, d, t->split[d], t);
         if (m->n > 1 && !m->window
-            && s->size[carrier(m)] % split_parts(&g->mesh, t->split[d]))
+            && !sig_group_cuts(s, &g->mesh, carrier(m), t->split[d]))
             err(loc, "%s: %c of %lld is outer in a group and cannot be cut in "
                 "%lld parts", ops[op].name, carrier(m),
                 (long long)s->size[carrier(m)],
@@ -175,8 +177,9 @@ static void result_dims(const Sig *s, const Graph *g, Op op, Type *t,
     }
 }
 
-/* V9: rows of neighbours where the row's windows reach them, nowhere else;
- * what only moves a part takes them along. */
+/* V9: rows of other parts, and parts of another length, where the row's windows
+ * and groups want them, nowhere else; what only moves a part takes them
+ * along. */
 static void halos(const Sig *s, const Graph *g, Op op, const Ref *in, Type *t,
                   const char *loc)
 {
@@ -185,22 +188,28 @@ static void halos(const Sig *s, const Graph *g, Op op, const Ref *in, Type *t,
         if (s->extent[c] && s->split[c]
             && !sig_cuts(s, &g->mesh, op, c, s->split[c]))
             err(loc, "%s: a window over %lld rows with %lld places cannot be "
-                "cut in %lld parts: parts must begin together, and hold the "
-                "rows that a window reaches", ops[op].name,
+                "cut in %lld parts: they must be those of ranks in order, and "
+                "zeros beyond the ends must add nothing", ops[op].name,
                 (long long)s->extent[c], (long long)s->size[c],
                 (long long)split_parts(&g->mesh, s->split[c]));
     for (int i = 0; i < s->nin; i++)
         for (int d = 0; d < s->in[i].ndim && !s->in[i].unread; d++) {
             const Type *u = &g->node[in[i]].type;
-            uint8_t lo = 0, hi = 0;
-            if (moves)
-                t->lo[d] = lo = u->lo[d], t->hi[d] = hi = u->hi[d];
-            else if (s->windows && s->split[carrier(&s->in[i].dim[d])])
-                sig_halo(s, i, d, &lo, &hi);
-            if (u->lo[d] != lo || u->hi[d] != hi)
-                err(loc, "%s: V9: operand %d has %d and %d rows of its "
-                    "neighbours, and %d and %d are read", ops[op].name, i + 1,
-                    u->lo[d], u->hi[d], lo, hi);
+            Type want = *u;
+            if (moves) {
+                t->lo[d] = u->lo[d], t->hi[d] = u->hi[d];
+                t->step[d] = u->step[d];
+                continue;
+            }
+            sig_rows(s, &g->mesh, i, d, s->split[carrier(&s->in[i].dim[d])],
+                     &want);
+            if (u->lo[d] != want.lo[d] || u->hi[d] != want.hi[d]
+                || u->step[d] != want.step[d])
+                err(loc, "%s: V9: operand %d has %d and %d rows of others in "
+                    "parts of %lld, and %d and %d in parts of %lld are read",
+                    ops[op].name, i + 1, u->lo[d], u->hi[d],
+                    (long long)type_step(&g->mesh, u, d), want.lo[d],
+                    want.hi[d], (long long)type_step(&g->mesh, &want, d));
         }
 }
 

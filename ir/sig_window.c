@@ -1,15 +1,20 @@
 /* sig_window.c -- windows over a picture that lies in parts.
  *
  * Where the places h of a window are split, each part of them reads its own
- * part of the picture and some rows of the neighbours': the halo (Krizhevsky
- * 2014; Dryden et al., IPDPS 2019).  Row h*stride + k*dilate - pad of the
- * picture, for the places of one part, begins `pad` rows before the part.  A
- * window in the result turns that round: a row of the picture is made of
- * places of the neighbours, so the map of places has the halo.
+ * rows of the picture and some of other parts': the halo (Krizhevsky 2014;
+ * Dryden et al., IPDPS 2019).  Row h*stride + k*dilate - pad of the picture,
+ * for the places of one part, begins `pad` rows before stride times the first
+ * of them.  So parts of the picture are `stride` times as long as those of the
+ * places, whatever its own size would give (`step`), and where the sizes do not
+ * divide, rows change their part.  A window in the result turns that round: a
+ * row of the picture is made of places of other parts, so the map of places has
+ * the halo, and the picture's parts are a whole number of strides.
  *
  * The rows come with the operand, zeros where the picture ends, and then the
  * op on a part is the same op on a smaller picture, with other zeros in front
- * of it (sig_pad) and none that differ from rank to rank. */
+ * of it (sig_pad) and none that differ from rank to rank.
+ *
+ * So with a group of letters, "(h r)": its parts are r times those of h. */
 #include "ir/graph.h"
 
 static const Dim *window_in(const Term *t, int h)
@@ -54,53 +59,66 @@ static bool reaches(const Sig *s, int i, int d)
         && (m->window || (m->n == 1 && window_in(&s->out, m->c[0])));
 }
 
-bool sig_halo(const Sig *s, int i, int d, uint8_t *lo, uint8_t *hi)
+static int64_t over(int64_t n, int64_t parts)
 {
-    int before, behind;
-    *lo = *hi = 0;
-    if (!s->windows || !reaches(s, i, d))
-        return false;
-    reach(s, s->in[i].dim[d].c[0], &before, &behind);
-    *lo = (uint8_t)before, *hi = (uint8_t)behind;
-    return before || behind;
+    return (n + parts - 1) / parts;
 }
 
-/* One axis after the other, as ranks are numbered. */
-static bool ranks_in_order(const Mesh *m, Split split)
+/* Places of one part. */
+static int64_t places_step(const Sig *s, int h, int64_t parts)
 {
-    for (int last = -1; split; split >>= 4) {
-        int axis = (int)(split & 15) - 1;
-        if (axis <= last || m->axis[axis].kind != SPACE)
-            return false;
-        last = axis;
-    }
-    return true;
+    return window_in(&s->out, h)
+        ? over(over(s->extent[h], parts), s->stride) : over(s->size[h], parts);
+}
+
+void sig_rows(const Sig *s, const Mesh *m, int i, int d, Split split, Type *t)
+{
+    const Dim *w = i < 0 ? &s->out.dim[d] : &s->in[i].dim[d];
+    int c = w->c[0], lo = 0, hi = 0;
+    int64_t parts = split_parts(m, split), inner = 1, step, size = s->size[c];
+    for (int k = 1; k < w->n && !w->window; k++)
+        inner *= s->size[(int)w->c[k]];
+    step = inner * over(size, parts), size *= inner;
+    if (s->extent[c] && w->window)
+        step = s->stride * places_step(s, c, parts), size = s->extent[c];
+    else if (s->extent[c])
+        step = places_step(s, c, parts);
+    if (split && i >= 0 && s->windows && reaches(s, i, d))
+        reach(s, c, &lo, &hi);
+    t->lo[d] = (uint8_t)lo, t->hi[d] = (uint8_t)hi;
+    t->step[d] = !split || step == over(size, parts) ? 0 : (int32_t)step;
+}
+
+bool sig_group_cuts(const Sig *s, const Mesh *m, int c, Split split)
+{
+    return s->size[c] % split_parts(m, split) == 0
+        || (s->uneven && parts_in_line(m, split, s->size[c]));
 }
 
 bool sig_cuts(const Sig *s, const Mesh *m, Op op, int h, Split split)
 {
-    int64_t parts = split_parts(m, split), places = s->size[h];
     int lo, hi;
     reach(s, h, &lo, &hi);
-    int64_t most = lo > hi ? lo : hi;
-    bool out = window_in(&s->out, h) != NULL;
-    int64_t rows = (out ? places : s->extent[h]) / parts;
     for (int i = 0; i < s->nin; i++)
         for (int d = 0; d < s->in[i].ndim; d++)
             if (s->in[i].dim[d].c[0] == h && reaches(s, i, d)
                 && (ops[op].fold != FOLD_SUM || !op_linear(op, i, i)))
                 return false;
-    return places % parts == 0 && s->extent[h] == places * s->stride
-        && most <= rows && most <= UINT8_MAX && ranks_in_order(m, split);
+    return lo <= UINT8_MAX && hi <= UINT8_MAX
+        && s->stride * s->size[h] <= INT32_MAX
+        && parts_in_line(m, split, s->size[h])
+        && parts_in_line(m, split, s->extent[h]);
 }
 
 int64_t sig_extent(const Sig *s, const Mesh *m, int c)
 {
     int64_t parts = split_parts(m, s->split[c]);
     int lo = 0, hi = 0;
-    if (s->windows && s->split[c] && window_in(&s->out, c))
+    if (!s->windows || !s->extent[c] || !s->split[c])
+        return over(s->size[c], parts);
+    if (window_in(&s->out, c))
         reach(s, c, &lo, &hi);
-    return (s->size[c] + parts - 1) / parts + lo + hi;
+    return places_step(s, c, parts) + lo + hi;
 }
 
 int sig_pad(const Sig *s, int h)

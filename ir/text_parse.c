@@ -64,6 +64,8 @@ static void dimension(Parser *p, Type *t)
     t->lo[d] = (uint8_t)token_int(p, 0, 255);
     token_need(p, ':', "\":\" and the rows above");
     t->hi[d] = (uint8_t)token_int(p, 0, 255);
+    if (token_eat(p, ':'))
+        t->step[d] = (int32_t)token_int(p, 1, INT32_MAX);
 }
 
 static void pending(Parser *p, Type *t)

@@ -4,7 +4,8 @@
  * each part along the next.  Parts of n are ceil(n / parts) long; the last
  * ones may hold less, and then padding, or nothing.  Cutting again needs no
  * moves, and since ceil(ceil(n / a) / b) = ceil(n / (a b)), a part has room
- * for ceil(n / all parts). */
+ * for ceil(n / all parts).  A type may say another length (`step`): under a
+ * window, parts of the picture follow those of the places. */
 #include "ir/graph.h"
 
 /* ---- splits ---- */
@@ -78,6 +79,21 @@ Part split_part(const Mesh *m, Split s, int64_t n, const int *coord)
     return p;
 }
 
+bool parts_in_line(const Mesh *m, Split s, int64_t n)
+{
+    int64_t room = (n + split_parts(m, s) - 1) / split_parts(m, s);
+    int last = -1;
+    for (Split rest = s; rest; rest >>= 4) {
+        int axis = (int)(rest & 15) - 1;
+        if (axis <= last || m->axis[axis].kind != SPACE)
+            return false;
+        last = axis, n = (n + m->axis[axis].size - 1) / m->axis[axis].size;
+        if (n != room * split_parts(m, rest >> 4))
+            return false;
+    }
+    return true;
+}
+
 /* ---- the mesh ---- */
 
 Axes mesh_axes(const Mesh *m, AxisKind kind)
@@ -141,14 +157,28 @@ int64_t type_volume(const Type *t)
     return n;
 }
 
+int64_t type_step(const Mesh *m, const Type *t, int d)
+{
+    int64_t parts = split_parts(m, t->split[d]);
+    return t->step[d] ? t->step[d] : (t->dim[d] + parts - 1) / parts;
+}
+
+Part type_part(const Mesh *m, const Type *t, int d, const int *coord)
+{
+    int64_t all = t->step[d] * split_parts(m, t->split[d]);
+    Part p = split_part(m, t->split[d], all ? all : t->dim[d], coord);
+    int64_t left = t->dim[d] - p.at;
+    p.n = left < 0 ? 0 : left < p.n ? left : p.n;
+    return p;
+}
+
 Type type_local(const Mesh *m, const Type *t)
 {
     Type part = *t;
     for (int i = 0; i < t->ndim; i++) {
-        int64_t parts = split_parts(m, t->split[i]);
-        part.dim[i] = (t->dim[i] + parts - 1) / parts + t->lo[i] + t->hi[i];
+        part.dim[i] = type_step(m, t, i) + t->lo[i] + t->hi[i];
         part.split[i] = 0;
-        part.lo[i] = part.hi[i] = 0;
+        part.lo[i] = part.hi[i] = 0, part.step[i] = 0;
     }
     return part;
 }
@@ -162,7 +192,7 @@ int64_t type_bytes(const Mesh *m, const Type *t)
 bool type_halo(const Type *t)
 {
     for (int d = 0; d < t->ndim; d++)
-        if (t->lo[d] || t->hi[d])
+        if (t->lo[d] || t->hi[d] || t->step[d])
             return true;
     return false;
 }
@@ -175,7 +205,8 @@ bool type_equal(const Type *a, const Type *b)
         return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dim[i] != b->dim[i] || a->split[i] != b->split[i]
-            || a->lo[i] != b->lo[i] || a->hi[i] != b->hi[i])
+            || a->lo[i] != b->lo[i] || a->hi[i] != b->hi[i]
+            || a->step[i] != b->step[i])
             return false;
     return true;
 }
@@ -216,8 +247,10 @@ char *type_text(Arena *a, const Mesh *m, const Type *t)
         str_add(&s, "%s%lld", i ? "," : "", (long long)t->dim[i]);
         for (Split p = t->split[i]; p; p >>= 4)
             str_add(&s, "/%s", m->axis[(p & 15) - 1].name);
-        if (t->lo[i] || t->hi[i])
+        if (t->lo[i] || t->hi[i] || t->step[i])
             str_add(&s, ":%d:%d", t->lo[i], t->hi[i]);
+        if (t->step[i])
+            str_add(&s, ":%d", t->step[i]);
     }
     str_add(&s, "]");
     for (int i = 0; i < m->naxis; i++)

@@ -29,7 +29,8 @@ Key key_type(const Type *t)
     for (int d = 0; d < t->ndim; d++) {
         k = key_mix(k, (uint64_t)t->dim[d]);
         k = key_mix(k, t->split[d]);
-        k = key_mix(k, (uint64_t)t->lo[d] << 8 | t->hi[d]);
+        k = key_mix(k, (uint64_t)(uint32_t)t->step[d] << 16
+                    | (uint64_t)t->lo[d] << 8 | t->hi[d]);
     }
     return key_mix(k, (uint64_t)t->partial << 32 | t->fold);
 }

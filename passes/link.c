@@ -151,6 +151,26 @@ static double whole_bytes(const Graph *g, Ref r)
     return in > out ? in : out;
 }
 
+/* Rows that others hold, of the part that wants most of them. */
+static int64_t halo_rows(const Graph *g, Ref r)
+{
+    const Node *n = &g->node[r];
+    const Type *have = &g->node[n->in[0]].type, *want = &n->type;
+    int d = n->attr.dim;
+    int64_t own = type_step(&g->mesh, have, d), most = 0;
+    int64_t step = type_step(&g->mesh, want, d);
+    for (int64_t i = 0; i < split_parts(&g->mesh, want->split[d]); i++) {
+        int64_t from = i * step - want->lo[d], to = (i + 1) * step;
+        from = from < 0 ? 0 : from, to += want->hi[d];
+        to = to > want->dim[d] ? want->dim[d] : to;
+        int64_t mine = from > i * own ? from : i * own;
+        int64_t end = to < (i + 1) * own ? to : (i + 1) * own;
+        int64_t rows = to - from - (end > mine ? end - mine : 0);
+        most = rows > most ? rows : most;
+    }
+    return most;
+}
+
 /* Bytes that a rank sends: of the larger of operand and result, but for its
  * own part; a sum that all get is scattered and gathered. */
 double transfer_bytes(const Graph *g, Ref r)
@@ -159,8 +179,8 @@ double transfer_bytes(const Graph *g, Ref r)
     if (point_to_point(n->op))
         return (double)type_bytes(&g->mesh, &n->type);
     if (n->op == OP_halo)
-        return (double)(type_bytes(&g->mesh, &n->type)
-                        - type_bytes(&g->mesh, &g->node[n->in[0]].type));
+        return (double)(type_bytes(&g->mesh, &n->type) * halo_rows(g, r)
+            / type_local(&g->mesh, &n->type).dim[n->attr.dim]);
     Axes space = n->attr.axes & mesh_axes(&g->mesh, SPACE);
     double ranks = (double)mesh_size(&g->mesh, space);
     double once = whole_bytes(g, r) * (ranks - 1) / ranks;

@@ -4,7 +4,7 @@
  *     +a -> whole   all_reduce       /a -> whole        all_gather
  *     +a -> /a      reduce_scatter   /a dim i -> dim k  all_to_all
  *     whole -> /a   shard            whole -> +a        own
- *     /a -> /a:1:1  halo
+ *     /a -> /a:1:1  halo             /a -> /a:0:0:6  halo
  *     /a -> /a'     ring             /a' +a -> /a       ring, all_reduce a'
  * Time axes are finished first: then what is sent is sent once a step and not
  * once a turn; where the plan says `reduce = "each"`, what becomes parts is
@@ -125,16 +125,28 @@ static void cut(Way *w, int d)
             .axes = (Axes)(1u << next_axis(w, d)), .dim = d });
 }
 
-/* Rows of neighbours; those of a later dimension bring along the earlier
+static void take_halo(Way *w, int d, int lo, int hi, int step)
+{
+    if (lo != have(w)->lo[d] || hi != have(w)->hi[d]
+        || step != have(w)->step[d])
+        take_step(w, OP_halo, (Attr){ .dim = d, .lo = lo, .hi = hi,
+            .step = step, .axes = split_axes(have(w)->split[d]) });
+}
+
+/* Rows of other parts; those of a later dimension bring along the earlier
  * ones', so that corners come from where they are. */
 static void take_halos(Way *w)
 {
     for (int d = 0; d < have(w)->ndim; d++)
-        if (w->want->lo[d] != have(w)->lo[d]
-            || w->want->hi[d] != have(w)->hi[d])
-            take_step(w, OP_halo, (Attr){ .dim = d, .lo = w->want->lo[d],
-                .hi = w->want->hi[d],
-                .axes = split_axes(have(w)->split[d]) });
+        take_halo(w, d, w->want->lo[d], w->want->hi[d], w->want->step[d]);
+}
+
+/* What is to be cut otherwise lies in parts of its size first. */
+static void even_out(Way *w)
+{
+    for (int d = 0; d < have(w)->ndim; d++)
+        if (have(w)->split[d] != w->want->split[d])
+            take_halo(w, d, 0, 0, 0);
 }
 
 /* Axes that the value does not name yet: what is not kept need not be sent. */
@@ -190,6 +202,7 @@ static void take_rings(Way *w)
 static Ref lower(Graph *g, Ref r, const Node *of, const Plan *plan)
 {
     Way w = { g, r, &of->type, of, plan };
+    even_out(&w);
     take_rings(&w);
     cut_early(&w);
     scatter_each(&w);

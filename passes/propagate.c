@@ -13,9 +13,9 @@
  * the sharding of the leaf that they change (architecture.md C3), so that
  * each gradient is sent once and nothing of the update runs once a turn.
  *
- * Windows over what is split want rows of the neighbours, a second reshard
- * behind the one that splits; where they cannot have them (sig_cuts), because
- * parts would not begin together or are smaller than a window, all is joined.
+ * Windows over what is split want rows of other parts, a second reshard
+ * behind the one that splits; where they cannot have them (sig_cuts), all is
+ * joined.
  *
  * What no data depends on (constants, broadcasts, random numbers, and what is
  * computed from them alone) is made again in the wanted split instead: that
@@ -44,18 +44,19 @@ typedef struct Prop {
                                              it, a part a turn; NULL */
 } Prop;
 
-static Type whole(Type t)
-{
-    memset(t.split, 0, sizeof t.split);
-    t.partial = 0, t.fold = FOLD_SUM;
-    return t;
-}
-
 static Type own_rows(Type t)
 {
     memset(t.lo, 0, sizeof t.lo);
     memset(t.hi, 0, sizeof t.hi);
+    memset(t.step, 0, sizeof t.step);
     return t;
+}
+
+static Type whole(Type t)
+{
+    memset(t.split, 0, sizeof t.split);
+    t.partial = 0, t.fold = FOLD_SUM;
+    return own_rows(t);
 }
 
 static void remember(Prop *p, Ref from, Ref to)
@@ -134,16 +135,15 @@ static void inner_letters(const Sig *s, bool *inner)
  * between two numbers, so that padding stands at their end alone. */
 static bool cuts(const Graph *g, const Sig *s, Op op, int c, Split split)
 {
-    bool even = s->size[c] % split_parts(&g->mesh, split) == 0;
     if (s->extent[c])
         return sig_cuts(s, &g->mesh, op, c, split);
     if (ops[op].family == FAMILY_take && c == 'v' && split >> 4)
-        return even;
-    for (int i = 0; i <= s->nin && !even; i++) {
+        return s->size[c] % split_parts(&g->mesh, split) == 0;
+    for (int i = 0; i <= s->nin; i++) {
         const Term *t = i < s->nin ? &s->in[i] : &s->out;
         for (int d = 0; d < t->ndim; d++)
             if (t->dim[d].n > 1 && t->dim[d].c[0] == c)
-                return false;
+                return sig_group_cuts(s, &g->mesh, c, split);
     }
     return true;
 }
@@ -237,12 +237,19 @@ static bool spreads(const Graph *g, Ref r)
             > dtype_size(t->dtype));
 }
 
+/* Does only the length of parts differ, and what they hold of others? */
+static bool in_same_parts(const Type *have, const Type *want)
+{
+    Type a = own_rows(*have), b = own_rows(*want);
+    return type_equal(&a, &b);
+}
+
 static Ref have_want(Prop *p, Ref r, const Type *want)
 {
     Graph *g = p->c.out;
     bool halo = type_halo(want);
     Type own = own_rows(*want);
-    if (halo)
+    if (halo && !in_same_parts(&g->node[r].type, want))
         r = have_want(p, r, &own);
     Ref q = halo ? remembered(p, r, want) : again(p, r, want);
     if (q != NONE)
@@ -375,8 +382,7 @@ static Type wanted(const Prop *p, const Node *n, const Sig *s, const Ref *in,
         return owed_by_any(p->c.out, in, n->nin, i);
     for (int d = 0; d < t.ndim; d++) {
         t.split[d] = w[(int)s->in[i].dim[d].c[0]].split;
-        if (t.split[d])
-            sig_halo(s, i, d, &t.lo[d], &t.hi[d]);
+        sig_rows(s, &p->c.out->mesh, i, d, t.split[d], &t);
     }
     if (!stays_pending(p, n, s, in, i, w))
         t.partial = 0, t.fold = FOLD_SUM;

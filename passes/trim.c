@@ -4,9 +4,9 @@
  * others and then padding, in which anything may stand: a NaN, too.  What
  * keeps the dimension carries that along; what folds it must not.  Generated
  * loops choose as they fold (codegen/kernel_op.c), and attention ends where
- * its tokens do; a product of the library, a convolution, rows by index and
- * those that neighbours get read whatever there is.  All of their operands are
- * trimmed, since zero times a NaN is none. */
+ * its tokens do; a product of the library, a convolution and rows by index read
+ * whatever there is.  All of their operands are trimmed, since zero times a NaN
+ * is none.  Halos bring zeros. */
 #include "passes/pass.h"
 
 static bool padded(const Mesh *m, Split s, int64_t n)
@@ -44,7 +44,7 @@ static Ref trimmed(Copy *c, Ref r, const Node *reader, Ref *made)
 {
     const Node *n = &c->in->node[r];
     Ref q = made[r];
-    if (!has_padding(c->in, r) || type_halo(&n->type))  /* of trimmed parts */
+    if (!has_padding(c->in, r) || type_halo(&n->type))  /* zeros are there */
         return c->map[r];
     if (q != NONE && c->out->node[q].segment <= reader->segment)
         return q;
@@ -65,7 +65,7 @@ Graph *pass_trim(const Graph *in, Job *j)
         const Node *n = &in->node[r];
         Ref x[NIN];
         made[r] = NONE;
-        if (!reads_padding(in, n) && n->op != OP_halo) {
+        if (!reads_padding(in, n)) {
             copy_node(&c, r);
             continue;
         }

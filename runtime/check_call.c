@@ -82,7 +82,7 @@ static int64_t coll_bytes(const DpcUnit *u, const DpcColl *k, bool out)
 {
     int64_t size = k->size, n = most(group_size(u, k->axes), 1);
     if (k->kind == DPC_HALO && out)
-        size += k->lo + k->hi;
+        size = k->lo + k->step + k->hi;
     if (k->kind == DPC_ALL_TO_ALL && !out)
         return k->to_outer * k->to_size * k->to_inner
              * dpc_dtype_size(k->dtype);
@@ -95,7 +95,11 @@ static int64_t coll_bytes(const DpcUnit *u, const DpcColl *k, bool out)
 /* Ranks of one role meet; turns and roles do not. */
 static bool coll_axes_ok(const DpcUnit *u, const DpcColl *k)
 {
-    if (k->kind == DPC_ALL_TO_ALL && k->ranks != group_size(u, k->axes))
+    int64_t ranks = group_size(u, k->axes);
+    if (k->kind == DPC_ALL_TO_ALL && k->ranks != ranks)
+        return false;
+    if (k->kind == DPC_HALO && (k->lo < 0 || k->hi < 0 || k->rows < 1
+                                || k->step < 1 || k->size * ranks < k->rows))
         return false;
     for (uint32_t i = 0; i < 16; i++)
         if (k->axes >> i & 1
@@ -137,7 +141,6 @@ static bool coll_types_ok(const DpcColl *k, const DpcBuf *in,
     bool meets = k->kind == DPC_ALL_TO_ALL || k->kind == DPC_HALO;
     DpcAxes wants = meets ? k->axes : joins;
     return (k->kind <= DPC_ALL_TO_ALL || k->kind == DPC_HALO)
-        && k->lo >= 0 && k->hi >= 0 && k->lo <= k->size && k->hi <= k->size
         && (in->pending & ends) == ends
         && (in->split & wants) == wants && !(in->split & parts)
         && out->pending == (DpcAxes)(in->pending & ~ends)

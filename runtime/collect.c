@@ -10,9 +10,10 @@
  *   reduce_scatter  whole -> part of `size`
  *   all_to_all      whole `to_size`, part of `size` -> part, whole
  *   ring            this rank's -> its partner's, of this turn
- *   halo            part of `size` -> with rows of both neighbours
+ *   halo            part of `size` -> part of `step`, with rows of others
  *
- * A halo is an exchange between neighbours of the group; ranks that it joins
+ * A halo is an exchange between ranks of the group, in rounds: with the two
+ * that are one away, then two, as far as rows reach.  Ranks that it joins
  * differ in axes of space, those of a hop in the stage's, so the two never meet
  * between one pair of ranks.
  *
@@ -109,10 +110,44 @@ static int64_t unpack_bytes(const DpcColl *c, int32_t n)
                ? n * block_of(joined(c), n) * dpc_dtype_size(c->dtype) : 0;
 }
 
-/* Bytes of `rows` of a halo's dimension. */
+/* ---- halos ---- */
+
+/* Rows of the whole: from `at`, so many. */
+typedef struct Rows { int64_t at, n; } Rows;
+
+static Rows overlap(Rows a, Rows b)
+{
+    int64_t at = a.at > b.at ? a.at : b.at;
+    int64_t end = a.at + a.n < b.at + b.n ? a.at + a.n : b.at + b.n;
+    return (Rows){at, end > at ? end - at : 0};
+}
+
+/* Rows that member `from` has of those that member `to` gets. */
+static Rows rows_between(const DpcColl *c, int32_t from, int32_t to)
+{
+    Rows all = {0, c->rows}, has = {from * c->size, c->size};
+    Rows gets = {to * c->step - c->lo, c->lo + c->step + c->hi};
+    return overlap(overlap(all, has), gets);
+}
+
 static int64_t rows_bytes(const DpcColl *c, int64_t rows)
 {
     return c->outer * rows * c->inner * dpc_dtype_size(c->dtype);
+}
+
+/* Bytes of the rows that pass in the round that needs most stage. */
+static int64_t halo_stage(const DpcColl *c, int32_t me, int32_t members)
+{
+    int64_t most = 0;
+    for (int32_t far = 1; far < members; far++) {
+        int64_t rows = 0;
+        for (int32_t peer = me - far; peer <= me + far; peer += 2 * far)
+            if (peer >= 0 && peer < members)
+                rows += rows_between(c, me, peer).n
+                    + rows_between(c, peer, me).n;
+        most = rows > most ? rows : most;
+    }
+    return rows_bytes(c, most);
 }
 
 static DpcStatus group_find(DpcRt *rt, uint32_t call)
@@ -167,7 +202,7 @@ DpcStatus dpc_collect_open(DpcRt *rt)
         int32_t n = rt->comm->members[rt->group[i]];
         int64_t bytes = pack_bytes(c, n) + unpack_bytes(c, n);
         if (c->kind == DPC_HALO)
-            bytes = 2 * rows_bytes(c, c->lo + c->hi);
+            bytes = halo_stage(c, rt->comm->index[rt->group[i]], n);
         if (bytes > rt->stage_bytes)
             rt->stage_bytes = bytes;
     }
@@ -228,50 +263,68 @@ static DpcStatus alone(const DpcColl *c, const void *in, void *out)
     return DPC_OK;
 }
 
-/* n rows of each outer block: from row `at` of `rows`, to row `put` of `into`;
- * zeros where `from` is NULL. */
-static void rows_move(const DpcColl *c, const char *from, int64_t rows,
-                      int64_t at, char *to, int64_t into, int64_t put,
-                      int64_t n)
+/* A block of rows of the whole, in each of the outer blocks. */
+typedef struct Block { char *p; Rows rows; } Block;
+
+/* Rows r of the whole; zeros where `from` is NULL. */
+static void rows_move(const DpcColl *c, Rows r, const Block *from,
+                      const Block *to)
 {
     int64_t row = c->inner * dpc_dtype_size(c->dtype);
-    for (int64_t o = 0; o < c->outer; o++) {
-        char *d = to + (o * into + put) * row;
+    for (int64_t o = 0; o < c->outer && r.n > 0; o++) {
+        char *d = to->p + (o * to->rows.n + r.at - to->rows.at) * row;
         if (from)
-            memcpy(d, from + (o * rows + at) * row, (size_t)(n * row));
+            memcpy(d, from->p + (o * from->rows.n + r.at - from->rows.at) * row,
+                   (size_t)(r.n * row));
         else
-            memset(d, 0, (size_t)(n * row));
+            memset(d, 0, (size_t)(r.n * row));
     }
 }
 
-/* The first rows go to the part before, the last to the one behind. */
+/* The rows that pass between this rank and the two that are `far` away. */
+static DpcStatus halo_round(DpcRt *rt, const DpcColl *c, int32_t g,
+                            int32_t far, const Block *in, const Block *out)
+{
+    int32_t me = rt->comm->index[g], members = rt->comm->members[g], n = 0;
+    char *at = rt->stage;
+    Block got[4];
+    DpcHop h[4];
+    for (int32_t peer = me - far; peer <= me + far; peer += 2 * far)
+        for (int send = 1; send >= 0; send--) {
+            if (peer < 0 || peer >= members)
+                continue;
+            Rows r = send ? rows_between(c, me, peer)
+                          : rows_between(c, peer, me);
+            if (!r.n)
+                continue;
+            h[n] = (DpcHop){g, peer, rows_bytes(c, r.n), send, at};
+            got[n++] = (Block){at, r};
+            if (send)
+                rows_move(c, r, in, &got[n - 1]);
+            at += rows_bytes(c, r.n);
+        }
+    DpcStatus s = n ? rt->comm->ops->exchange(rt->comm, h, n) : DPC_OK;
+    for (int32_t i = 0; i < n && !s; i++)
+        if (!h[i].send)
+            rows_move(c, got[i].rows, &got[i], out);
+    return s;
+}
+
 static DpcStatus halo(DpcRt *rt, const DpcColl *c, int32_t g, const void *in,
                       void *out)
 {
-    int32_t me = g < 0 ? 0 : rt->comm->index[g], n = 0;
-    bool before = me > 0, behind = g >= 0 && me + 1 < rt->comm->members[g];
-    int64_t lo = rows_bytes(c, c->lo), hi = rows_bytes(c, c->hi);
-    char *up = rt->stage, *down = up + hi, *above = down + lo;
-    char *below = above + lo;
-    DpcHop h[4];
-    if (before && hi)
-        h[n++] = (DpcHop){g, me - 1, hi, true, up};
-    if (behind && lo)
-        h[n++] = (DpcHop){g, me + 1, lo, true, down};
-    if (before && lo)
-        h[n++] = (DpcHop){g, me - 1, lo, false, above};
-    if (behind && hi)
-        h[n++] = (DpcHop){g, me + 1, hi, false, below};
-    if (before)
-        rows_move(c, in, c->size, 0, up, c->hi, 0, c->hi);
-    if (behind)
-        rows_move(c, in, c->size, c->size - c->lo, down, c->lo, 0, c->lo);
-    DpcStatus s = n ? rt->comm->ops->exchange(rt->comm, h, n) : DPC_OK;
-    int64_t all = c->lo + c->size + c->hi;
-    rows_move(c, in, c->size, 0, out, all, c->lo, c->size);
-    rows_move(c, before ? above : NULL, c->lo, 0, out, all, 0, c->lo);
-    rows_move(c, behind ? below : NULL, c->hi, 0, out, all, c->lo + c->size,
-              c->hi);
+    int32_t me = g < 0 ? 0 : rt->comm->index[g];
+    int32_t members = g < 0 ? 1 : rt->comm->members[g];
+    Block has = {(char *)(uintptr_t)in, {me * c->size, c->size}};
+    Block gets = {out, {me * c->step - c->lo, c->lo + c->step + c->hi}};
+    Rows before = {INT64_MIN / 2, -(INT64_MIN / 2)};
+    Rows behind = {c->rows, INT64_MAX / 2};
+    rows_move(c, overlap(before, gets.rows), NULL, &gets);
+    rows_move(c, overlap(behind, gets.rows), NULL, &gets);
+    rows_move(c, rows_between(c, me, me), &has, &gets);
+    DpcStatus s = DPC_OK;
+    for (int32_t far = 1; far < members && !s; far++)
+        s = halo_round(rt, c, g, far, &has, &gets);
     return s;
 }
 

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DPC_ABI 13
+#define DPC_ABI 14
 #define DPC_TEXT_OF(x) #x
 #define DPC_TEXT(x) DPC_TEXT_OF(x)
 /* Stands in the archive of a runtime, by which a compiler knows its layout. */
@@ -178,9 +178,10 @@ typedef enum DpcFold { DPC_SUM, DPC_MAX, DPC_LSE } DpcFold;
  * that is joined or split is written as [outer, size, inner] elements of the
  * larger tensor, size being the whole one.  An all_to_all joins one dimension
  * of its result, written so, and splits another of its operand: to_outer,
- * to_size, to_inner.  A halo is written as its operand: its result has `lo`
- * rows of the part before in front, and `hi` of the one behind at the end;
- * zeros where there is none. */
+ * to_size, to_inner.  A halo is written as its operand, whose parts are `size`
+ * long of `rows` in all; those of its result are `step` long, and hold `lo`
+ * rows of the parts before in front, and `hi` of those behind at the end; zeros
+ * beyond the ends of the whole. */
 typedef struct DpcColl {
     uint8_t kind, dtype, fold;
     DpcAxes axes;
@@ -191,6 +192,7 @@ typedef struct DpcColl {
     int32_t lo, hi;
     int32_t ranks;                        /* all_to_all: that exchange; sizes
                                              before and behind do not say */
+    int64_t rows, step;                   /* of a halo */
 } DpcColl;
 
 typedef enum DpcStepKind {

@@ -30,18 +30,19 @@ same() {
 conv=$models/conv.lua
 trains "$conv" one 1 || not_ok "conv on one rank" "exit $rc"
 same "$conv" 4 --micro 2 -P sp=2
+same "$conv" 5                          # 12 rows, 7 and 4 behind strides
 "$tool" idx data 256 28 28
 decoder="$root/models/dalle2/decoder.lua"
 tiny="-D size=tiny -D batch=8"
 rm -rf one
 trains "$decoder" one 1 $tiny || not_ok "decoder on one rank" "exit $rc"
-same "$decoder" 2 $tiny
+same "$decoder" 3 $tiny                 # 28 rows, 14, 7
 
-run "$dpc" plan "$conv" --ranks 5 --partitioner spatial
-exits 4 "rows that do not divide" "sp=5: no convolution's picture has rows" \
-    "the most rows are 12; 2, 3, 4, 6 work; the nearest .*: --ranks 4 -P sp=4"
+run "$dpc" plan "$conv" --ranks 13 --partitioner spatial
+exits 4 "more ranks than rows" "sp=13: no convolution's picture has rows" \
+    "the most rows are 12; the nearest plan that works: --ranks 12 -P sp=12"
 run "$dpc" plan "$conv" --ranks 4 --partitioner spatial -P rows=4
-exits 4 "parts that are too small" "parts of 4 or more; .* 2, 3 work"
+exits 4 "parts that are too small" "parts of 4 or more; .* --ranks 3 -P sp=3"
 run "$dpc" plan "$conv" --ranks 4 --partitioner spatial -P rows=0
 exits 1 "parts of nothing" "rows is 0; a part has one row or more"
 run "$dpc" plan "$root/models/mlp.lua" --ranks 2 --partitioner spatial

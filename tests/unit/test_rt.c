@@ -417,19 +417,32 @@ static void collectives_work_on_inner_and_uneven_dimensions(void **state)
     }
 }
 
-/* Three ranks hold two rows of six each, of two pictures: one row from before,
- * two from behind, zeros beyond. */
+/* Three ranks hold two rows each, of two pictures: of six in all, which get one
+ * from before and two from behind; and of five, the last one padding, which
+ * get parts of three, and three rows from before: of two ranks. */
+static const DpcColl row_coll[] = {
+    {.kind = DPC_HALO, .dtype = DPC_F32, .axes = 1, .outer = 2, .size = 2,
+     .inner = 2, .lo = 1, .hi = 2, .rows = 6, .step = 2},
+    {.kind = DPC_HALO, .dtype = DPC_F32, .axes = 1, .outer = 2, .size = 2,
+     .inner = 2, .lo = 3, .hi = 1, .rows = 5, .step = 3}};
+
 static DpcStatus neighbours(DpcRt *rt, Rank *r)
 {
-    float in[8], out[20];
+    DpcStatus s = DPC_OK;
     int me = rt->comm->rank, wrong = 0;
-    for (int i = 0; i < 8; i++)
-        in[i] = (float)(100 * (i / 4) + 4 * me + i % 4 + 1);
-    DpcStatus s = dpc_collect_run(rt, 0, 0, in, out);
-    for (int i = 0; i < 20 && !s; i++) {
-        int at = 4 * me - 2 + i % 10;     /* of the twelve of a picture */
-        float want = (float)(100 * (i / 10) + at + 1);
-        wrong += out[i] != (at < 0 || at >= 12 ? 0 : want);
+    for (uint32_t k = 0; k < 2 && !s; k++) {
+        const DpcColl *c = &row_coll[k];
+        int rows = (int)(c->lo + c->step + c->hi), whole = (int)c->rows;
+        float in[8], out[28];
+        for (int i = 0; i < 8; i++)
+            in[i] = 2 * me + i % 4 / 2 < whole
+                ? (float)(100 * (i / 4) + 4 * me + i % 4 + 1) : NAN;
+        s = dpc_collect_run(rt, k, 0, in, out);
+        for (int i = 0; i < 4 * rows && !s; i++) {
+            int at = 2 * (me * (int)c->step - c->lo) + i % (2 * rows);
+            float want = (float)(100 * (i / (2 * rows)) + at + 1);
+            wrong += out[i] != (at < 0 || at >= 2 * whole ? 0 : want);
+        }
     }
     r->w = (float)wrong;
     r->loss = 1;
@@ -441,10 +454,9 @@ static void neighbours_give_each_other_rows(void **state)
     (void)state;
     Toy t;
     Rank r[MOST];
-    DpcColl c[] = {{.kind = DPC_HALO, .dtype = DPC_F32, .axes = 1, .outer = 2,
-                    .size = 2, .inner = 2, .lo = 1, .hi = 2}};
     toy_make(&t, 3, 1);
-    t.unit.coll = c;
+    t.unit.coll = row_coll;
+    t.unit.ncoll = 2;
     t.program.nstep = 1;
     t.program.nport = 0;
     world_run(&t.unit, 3, r, neighbours);

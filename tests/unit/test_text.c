@@ -207,6 +207,8 @@ static Type random_type(void)
         t.dim[d] = 1 + dice(60);
         if (dice(3) == 0)
             t.lo[d] = (uint8_t)dice(256), t.hi[d] = (uint8_t)dice(256);
+        if (dice(3) == 0)
+            t.step[d] = 1 + dice(1 << 20);
     }
     for (int i = 0; i < 3 && t.ndim; i++)
         if (dice(2)) {
@@ -399,17 +401,17 @@ static const char *const wrong[][2] = {
     { M "a = input : f32[4:1]\n", "2: error: expected \":\" and the rows "
       "above, found \"]\"" },
     { M "a = input : f32[8/x,6]\nb = halo a axes=x dim=99999999\n",
-      "3: error: halo: 0 and 0 rows of parts of 0 along dimension 99999999 of "
-      "f32[8/x,6]" },
-    { M "a = input : f32[8/x,6]\nb = halo a axes=x dim=0 lo=5\n",
-      "3: error: halo: 5 and 0 rows of parts of 4 along dimension 0 of "
-      "f32[8/x,6]" },
+      "3: error: halo: 0 and 0 rows of others, and parts of 0, along dimension "
+      "99999999 of f32[8/x,6]" },
+    { M "a = input : f32[8/x,6]\nb = halo a axes=x dim=0 lo=256\n",
+      "3: error: halo: 256 and 0 rows of others, and parts of 0, along dimension "
+      "0 of f32[8/x,6]" },
     { M "a = input : f32[8/x,6]\nb = halo a axes=x dim=0 lo=1 hi=2\n"
-      "c = neg b\n", "4: error: neg: V9: operand 1 has 1 and 2 rows of its "
-      "neighbours, and 0 and 0 are read" },
+      "c = neg b\n", "4: error: neg: V9: operand 1 has 1 and 2 rows of "
+      "others in parts of 4, and 0 and 0 in parts of 4 are read" },
     { M "a = input : f32[1,2,8/x,6]\nk = input : f32[3,2,3,3]\n"
       "b = conv a, k pad=1\n", "4: error: conv: V9: operand 1 has 0 and 0 "
-      "rows of its neighbours, and 1 and 1 are read" },
+      "rows of others in parts of 4, and 1 and 1 in parts of 4 are read" },
     { M M, "2: error: the mesh comes first, and once" },
     { "mesh x=2 x=3\n", "1: error: mesh axis \"x\" stands twice" },
     { "mesh x=2:space\n", "1: error: unknown kind of axis \"space\"; there "
