@@ -2,11 +2,15 @@
  *
  * An arena is a list of zeroed blocks, freed at once: hardly a value of the
  * compiler is freed alone.  A large request gets a block of its own, behind the
- * top one, so that the top keeps its room; only such can be dropped early. */
+ * top one, so that the top keeps its room; only such can be dropped early.
+ * Blocks of megabytes ask for huge pages: the graphs of a large model are
+ * written once each, and a page fault for every nine nodes is an eighth of the
+ * time. */
 #include "ir/base.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* ---- errors ---- */
 
@@ -105,12 +109,18 @@ _Noreturn void die_(const char *file, int line, const char *f, ...)
 
 /* ---- arena ---- */
 
-enum { BLOCK = 1 << 16 };
+enum { BLOCK = 1 << 16, HUGE_PAGE = 1 << 21 };
 typedef struct Block Block;
-struct Block { Block *next; size_t used, size; max_align_t data[]; };
+struct Block {
+    Block *next;
+    size_t used, size, mapped;            /* mapped: bytes of mmap; 0: heap */
+    bool own;                             /* of one request */
+    max_align_t data[];
+};
 
 struct Arena {
     Block *top;
+    size_t shared;                        /* bytes of the last shared block */
     const char **name;                    /* open hash table of intern */
     uint32_t nname, cap;                  /* cap: 0 or a power of two */
 };
@@ -123,13 +133,49 @@ Arena *arena_new(void)
     return a;
 }
 
-static Block *block_new(size_t size)
+/* Zeroed, at a multiple of a huge page; NULL where there is none. */
+static void *map_huge(size_t n)
 {
-    Block *b = calloc(1, sizeof *b + size);
+    size_t page = HUGE_PAGE;
+    char *p = mmap(NULL, n + page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t skip = (page - (uintptr_t)p % page) % page;
+    if (skip)
+        munmap(p, skip);
+    munmap(p + skip + n, page - skip);
+    madvise(p + skip, n, MADV_HUGEPAGE);
+    return p + skip;
+}
+
+static Block *block_new(size_t size, bool own)
+{
+    size_t page = HUGE_PAGE, all = sizeof(Block) + size;
+    size_t mapped = all < page ? 0 : (all + page - 1) / page * page;
+    Block *b = mapped ? map_huge(mapped) : calloc(1, all);
     if (!b)
         err_code(3, NULL, "out of memory: a block of %zu bytes", size);
-    b->size = size;
+    b->size = size, b->mapped = mapped, b->own = own;
     return b;
+}
+
+static void block_free(Block *b)
+{
+    if (b->mapped)
+        munmap(b, b->mapped);
+    else
+        free(b);
+}
+
+/* Twice the last one, up to a huge page: many small requests fault no more
+ * often than a large one. */
+static Block *block_shared(Arena *a)
+{
+    a->shared = a->shared ? 2 * a->shared : BLOCK;
+    if (a->shared > HUGE_PAGE)
+        a->shared = HUGE_PAGE;
+    return block_new(a->shared - sizeof(Block), false);
 }
 
 void *alloc(Arena *a, size_t n)
@@ -143,7 +189,7 @@ void *alloc(Arena *a, size_t n)
         return p;
     }
     bool big = n > BLOCK / 4;
-    b = block_new(big ? n : BLOCK);
+    b = big ? block_new(n, true) : block_shared(a);
     b->used = n;
     if (big && a->top)
         b->next = a->top->next, a->top->next = b;
@@ -155,10 +201,10 @@ void *alloc(Arena *a, size_t n)
 void arena_drop(Arena *a, const void *p)
 {
     for (Block **b = &a->top; *b; b = &(*b)->next)
-        if ((void *)(*b)->data == p && (*b)->size != BLOCK) {
+        if ((void *)(*b)->data == p && (*b)->own) {
             Block *old = *b;
             *b = old->next;
-            free(old);
+            block_free(old);
             return;
         }
 }
@@ -174,7 +220,7 @@ static void blocks_free(Block *b, const Block *end)
 {
     for (Block *next; b != end; b = next) {
         next = b->next;
-        free(b);
+        block_free(b);
     }
 }
 
