@@ -3,7 +3,8 @@
 #
 #   ./build.sh [build]         dpc and libdpc_rt.a into build/ (incremental)
 #   ./build.sh test [FILTER]   unit, golden and error tests
-#   ./build.sh asan [FILTER]   the same under ASan and UBSan, in build-asan/
+#   ./build.sh asan [FILTER]   the same under ASan, UBSan and LSan, emitted
+#                              code too, in build-asan/
 #   ./build.sh parity [--dtype bf16] [FILE]
 #                              models against numbers of the originals
 #   ./build.sh plans [N]       models trained under many plans, or N: one loss
@@ -117,15 +118,23 @@ run_tests() {
     broken=0 FILTER=${1:-}
     make_run -k -j"$JOBS" objects || broken=1
     make_run -k -j"$JOBS" link tests || broken=1
-    BUILD=$BUILD BROKEN=$broken sh tests/run.sh "$@"
+    BUILD=$BUILD BROKEN=$broken CC=${TEST_CC:-$CC} sh tests/run.sh "$@"
 }
 
+# Emitted code is instrumented, too: dpc's C compiler adds the flags.
 asan() {
     BUILD=${BUILD_ASAN:-build-asan}
     san="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
     FLAGS="$FLAGS -O1 $san -fno-omit-frame-pointer"
     LIBS="$LIBS $san" RTLIBS="$RTLIBS $san"
-    export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    TEST_CC=$PWD/$BUILD/cc reports=$PWD/$BUILD/reports
+    rm -rf "$reports" && mkdir -p "$reports"
+    printf '#!/bin/sh\nexec %s "$@" -O1 %s\n' "$CC" "$san" > "$TEST_CC"
+    chmod +x "$TEST_CC"
+    export REPORTS=$reports UBSAN_OPTIONS=print_stacktrace=1
+    # Whole stacks: what MPI unloads at its end has no names in a report.
+    export ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0
+    export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0
     run_tests "$@"
 }
 

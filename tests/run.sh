@@ -11,6 +11,8 @@
 #          0.  --bless writes NAME.out anew.
 # system   tests/system/NAME.sh prints "ok NAME", "not ok NAME: why",
 #          "skip NAME: why"; what else it prints goes to the log.
+# REPORTS=DIR: sanitizers write there, a file for a process; each is a failure,
+# whatever the test that started the process makes of it.
 # SUITE=NAME runs the like of tests/NAME instead of all these.
 # Programs and shell tests run JOBS (cores) at a time, each in a process that
 # is this file again, --job; what one says is printed when it ends.
@@ -52,10 +54,23 @@ shell() {
     [ $rc -ne 0 ] && { echo "FAIL $name (exit $rc)"; bad=$((bad + 1)); }
 }
 
+# reports NAME: the processes of NAME report into files of that name.
+reports() {
+    test -z "${REPORTS:-}" ||
+        export ASAN_OPTIONS="$ASAN_OPTIONS:log_path=$REPORTS/$1"
+}
+reported() {
+    for r in "${REPORTS:-/nowhere}"/*; do
+        test -f "$r" || continue
+        echo "FAIL report $r"; head -30 "$r"; fail=$((fail + 1))
+    done
+}
+
 # job FILE: one test, its line, and its three counts for the sum.
 job() {
     name=$(basename "$(dirname "$1")")/$(basename "${1%.*}")
     out=$DPC_TEST_TMP/$(echo "$name" | tr / -).out
+    reports "${out##*/}"
     case $1 in *.c) unit "$1" "$out" ;; *) shell "$1" "$out" ;; esac \
         > "$out.said"
     times > "$out.times"
@@ -124,6 +139,7 @@ if [ -n "${SUITE:-}" ]; then
     exit
 fi
 if [ -x "$BUILD/dpc" ]; then
+    reports text
     for d in golden error; do
         n=0
         for t in tests/$d/*.ir tests/$d/*.lua; do
@@ -135,6 +151,7 @@ if [ -x "$BUILD/dpc" ]; then
 else
     echo "FAIL $BUILD/dpc does not build"; fail=$((fail + 1))
 fi
+reported
 [ "${BROKEN:-0}" = 0 ] || [ $fail -gt 0 ] || {
     echo 'FAIL something does not build'; fail=1; }
 echo "$pass passed, $fail failed, $skip skipped"
