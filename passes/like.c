@@ -132,3 +132,17 @@ uint32_t *launches_alike(const Graph *g, const Sched *s, Arena *a)
     }
     return like;
 }
+
+int64_t *launches_scratch(const Graph *g, const Sched *s, const Target *t,
+                          const uint32_t *uses, Arena *a)
+{
+    int64_t *bytes = alloc(a, (s->nlaunch + 1) * sizeof *bytes);
+    const uint32_t *like = launches_alike(g, s, a);
+    for (uint32_t l = 0; t && t->scratch && l < s->nlaunch; l++) {
+        const Launch *q = &s->launch[l];
+        if (g->node[q->node[0]].bucket < 0)          /* of a bucket: none */
+            bytes[l] = like[l] < l ? bytes[like[l]]
+                     : t->scratch(g, q->node, q->n, uses);
+    }
+    return bytes;
+}

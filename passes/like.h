@@ -3,6 +3,7 @@
 #define DPC_LIKE_H
 
 #include "ir/sched.h"
+#include "ir/target.h"
 
 typedef struct Key { uint64_t a, b; } Key;    /* two hashes; 0 0: none */
 
@@ -36,5 +37,8 @@ Key key_type(const Type *);
 Key key_work(const Node *);
 /* By launch: the first that does the same, to operands that lie the same. */
 uint32_t *launches_alike(const Graph *, const Sched *, Arena *);
+/* By launch: bytes that it wants while it works; 0 where there is no target. */
+int64_t *launches_scratch(const Graph *, const Sched *, const Target *,
+                          const uint32_t *uses, Arena *);
 
 #endif

@@ -221,15 +221,10 @@ static void value_items(Mem *m, Space of)
 
 static void find_scratch(Mem *m)
 {
-    const Target *t = m->job->target;
-    const uint32_t *like = launches_alike(m->g, m->s, m->scratch);
-    for (uint32_t l = 0; t && t->scratch && l < m->s->nlaunch; l++) {
-        Launch *q = &m->s->launch[l];
-        if (m->g->node[q->node[0]].bucket >= 0)
-            continue;                     /* of a bucket: none */
-        q->scratch = like[l] < l ? m->s->launch[like[l]].scratch
-                   : t->scratch(m->g, q->node, q->n, m->uses);
-    }
+    const int64_t *bytes = launches_scratch(m->g, m->s, m->job->target,
+                                            m->uses, m->scratch);
+    for (uint32_t l = 0; l < m->s->nlaunch; l++)
+        m->s->launch[l].scratch = bytes[l];
 }
 
 static void scratch_items(Mem *m)

@@ -483,7 +483,7 @@ Graph *pass_order(const Graph *in, Job *j)
     Graph *g = copy_whole(in, j);
     g->sched = sched_new(g, j->keep);
     Order o = order_of(g, g->sched, j);
-    order_slack(&o);
+    order_slack(&o, j->target);
     settle(&o);
     return g;
 }

@@ -37,7 +37,7 @@ uint32_t order_inst(const Order *, uint32_t launch, int turn);
 /* All instances, each after those that it needs, soon done. */
 const uint32_t *order_list(Order *, const Job *);
 /* Moves steps of the list to where less lives meanwhile. */
-void order_slack(Order *);
+void order_slack(Order *, const Target *);
 /* Where each node's last turn would come in the list of this graph; and *line,
  * its place on the line of a pipeline's chunks, NULL where there is none. */
 uint32_t *order_places(Graph *, Job *, int64_t **line);

@@ -7,7 +7,9 @@
  * live bytes at every step between, so no search is needed: from the last
  * step to the first what can sink does, then from the first to the last what
  * can rise.  At last one of a few neighbours changes to their other end where
- * less lives at the worst of them.  Transfers stay, and what writes a leaf. */
+ * less lives at the worst of them, the scratch of each while it works
+ * counted.  Transfers stay, and what writes a leaf. */
+#include "passes/like.h"
 #include "passes/order.h"
 #include <stdlib.h>
 
@@ -28,6 +30,7 @@ typedef struct Slack {
     struct { uint32_t n, cap, *at; } *before;         /* it waits for these */
     bool *stays;
     int64_t *place;                       /* by instance: order of the steps */
+    const int64_t *scratch;               /* by launch: bytes while it works */
     uint32_t *moved;                      /* by step: so many lie beside it */
     uint32_t *from, *to;                  /* by step: the first and the last of
                                              its chunk; it moves within */
@@ -307,7 +310,8 @@ static int64_t worst(const Slack *s, const uint32_t *inst, uint32_t n,
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = inst[k];
         live += made_bytes(s, i);
-        most = live > most ? live : most;
+        int64_t all = live + s->scratch[s->o->inst[i].launch];
+        most = all > most ? all : most;
         for (uint32_t m = 0; m < s->read[i].n; m++)
             if (once(s->read[i].val, m)
                 && dies(s, s->read[i].val[m], inst + k, n - k, last))
@@ -389,8 +393,8 @@ static void exchange(Slack *s, uint32_t *inst)
     }
 }
 
-/* Largest sum of live bytes. */
-static int64_t peak(const Slack *s)
+/* Largest sum of live bytes and scratch. */
+static int64_t peak(const Slack *s, const uint32_t *inst)
 {
     uint32_t n = s->o->n;
     int64_t *live = alloc(s->a, (n + 2) * sizeof *live), most = 0, sum = 0;
@@ -406,7 +410,8 @@ static int64_t peak(const Slack *s)
     }
     for (uint32_t k = 0; k < n; k++) {
         sum += live[k];
-        most = sum > most ? sum : most;
+        int64_t all = sum + s->scratch[s->o->inst[inst[k]].launch];
+        most = all > most ? all : most;
     }
     return most;
 }
@@ -423,12 +428,13 @@ static void write_back(Slack *s, const uint32_t *inst)
     }
 }
 
-void order_slack(Order *o)
+void order_slack(Order *o, const Target *t)
 {
     Slack s = { .o = o, .a = o->scratch };
     size_t n = o->n + 1;
     s.nturn = (uint32_t)mesh_size(&o->g->mesh, mesh_axes(&o->g->mesh, TIME));
     s.uses = graph_uses(o->g, s.a);
+    s.scratch = launches_scratch(o->g, o->s, t, s.uses, s.a);
     s.val = alloc(s.a, (o->g->n + 1) * s.nturn * sizeof *s.val);
     s.read = alloc(s.a, n * sizeof *s.read);
     s.made = alloc(s.a, n * sizeof *s.made);
@@ -445,7 +451,7 @@ void order_slack(Order *o)
     find_bytes(&s);
     const uint32_t *writer = leaf_writers(&s);
     uint32_t *inst = list(&s);
-    int64_t before = peak(&s);
+    int64_t before = peak(&s, inst);
     for (uint32_t k = o->n; k-- > 0;)
         if (!s.stays[inst[k]])
             sink(&s, inst[k], writer);
@@ -455,6 +461,6 @@ void order_slack(Order *o)
             rise(&s, inst[k]);
     inst = list(&s);
     exchange(&s, inst);
-    if (peak(&s) <= before)
+    if (peak(&s, inst) <= before)
         write_back(&s, inst);
 }
