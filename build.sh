@@ -131,7 +131,7 @@ asan() {
     rm -rf "$reports" && mkdir -p "$reports"
     printf '#!/bin/sh\nexec %s "$@" -O1 %s\n' "$CC" "$san" > "$TEST_CC"
     chmod +x "$TEST_CC"
-    export REPORTS=$reports UBSAN_OPTIONS=print_stacktrace=1
+    export SLOW=6 REPORTS=$reports UBSAN_OPTIONS=print_stacktrace=1
     # Whole stacks: what MPI unloads at its end has no names in a report.
     export ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0
     export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0

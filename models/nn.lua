@@ -421,17 +421,20 @@ end
 -- Values averaged by the softmax of q k: q [b, n, h, d], k [b, m, h, d] and v
 -- [b, m, h, e], or, shared by heads, [b, m, d] and [b, m, e] -> [b, n, h, e].
 -- mask: f32 [n, m], [b, n, m] or [b, h, n, m], sizes of one broadcast; 1 where
--- a query may look, at one at least.  scores: as many are stored at most.
+-- a query may look, at one at least.  scale: of q k.  scores: as many are
+-- stored at most.
 function nn.attend(q, k, v, o)
   o = o or {}
   local h, n, m = q:dim(2), q:dim(1), k:dim(1)
   local shared = #k:dims() == 3 and "" or "h"
   if q:dim(0) * h * n * m > (o.scores or SCORES) then
     local mask, sig = mask_spelled(o.mask, m)
+    q = o.scale and q * o.scale or q
     return q:attn(k, v, mask, ("bqhd,bs%sd,bs%se,%s->bqhe")
                                   :format(shared, shared, sig))
   end
   local logit = q:dot(k, "bnhd,bm" .. shared .. "d->bhnm")
+  logit = o.scale and logit * o.scale or logit
   if o.mask then
     local mask = #o.mask:dims() == 3 and o.mask:move("bnm->bhnm", { h = 1 })
         or o.mask
@@ -449,7 +452,7 @@ function nn.attention(name, x, heads, o)
   local d, from = k // heads, o.context or x
   local m, bare = from:dim(1), { bias = false }
   return dpc.scope(name, function()
-    local q = nn.linear("q", x, { heads, d }, bare) * d ^ -0.5 -- [b, n, h, d]
+    local q = nn.linear("q", x, { heads, d }, bare)        -- [b, n, h, d]
     local key = nn.linear("k", from, { heads, d }, bare)   -- [b, m, h, d]
     local value = nn.linear("v", from, { heads, d }, bare) -- [b, m, h, d]
     local mask = o.mask
@@ -457,7 +460,8 @@ function nn.attention(name, x, heads, o)
       local seen = dpc.iota({ n, m }, 1):le(dpc.iota({ n, m }, 0)) -- [n, m]
       mask = mask and mask * seen or seen
     end
-    local y = nn.attend(q, key, value, { mask = mask, scores = o.scores })
+    local y = nn.attend(q, key, value, { mask = mask, scale = d ^ -0.5,
+                                         scores = o.scores })
     return nn.linear("out", y, k, { over = 2, init = o.out }) -- [b, n, k]
   end)
 end

@@ -13,7 +13,9 @@
  * values are narrow in turn (grad.c).
  * The logits of a softmax are contracted wide: exp turns an absolute error of
  * its argument, which grows with it, into a relative one.  So is what is
- * compared: a rounding there is another choice (of a code, an argmax).
+ * compared: a rounding there is another choice (of a code, an argmax).  But
+ * what was rounded already is contracted as it is kept: products of narrow
+ * numbers are exact in f32, so widening them before changes nothing.
  * Where no gradient is taken nothing is kept for one, and results stay as wide
  * as they were summed: a sampler feeds its network its own rounding.  There,
  * too, the queries and keys that make logits are contracted wide. */
@@ -108,6 +110,16 @@ static Ref placed(Copy *c, Ref r, DType kept)
     return cast_to(c->out, q, F32, n);
 }
 
+/* Are all operands of r wide forms of narrow values? */
+static bool is_rounded(const Copy *c, Ref r, DType d)
+{
+    const Node *n = &c->in->node[r];
+    for (int i = 0; i < n->nin; i++)
+        if (narrow_form(c->out, c->map[n->in[i]], d) == NONE)
+            return false;
+    return true;
+}
+
 /* kept: what the result is kept in. */
 static Ref narrow(Copy *c, Ref r, DType d, DType kept)
 {
@@ -194,8 +206,9 @@ Graph *pass_cast(const Graph *in, Job *j)
     const bool *kept = keeps ? find_kept(in, j) : NULL;
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
-        if (d != F32 && narrowed(in, r) && !wide[r])
-            c.map[r] = narrow(&c, r, d, keeps ? d : F32);
+        if (d != F32 && narrowed(in, r)
+            && (!wide[r] || is_rounded(&c, r, d)))
+            c.map[r] = narrow(&c, r, d, keeps && !wide[r] ? d : F32);
         else
             c.map[r] = keeps && places(in, n) ? placed(&c, r, d)
                                               : copy_node(&c, r);

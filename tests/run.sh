@@ -16,7 +16,8 @@
 # SUITE=NAME runs the like of tests/NAME instead of all these.
 # Programs and shell tests run JOBS (cores) at a time, each in a process that
 # is this file again, --job; what one says is printed when it ends.
-# Time limits are for what hangs, on a machine that ten others use.
+# Time limits are for what hangs, on a machine that ten others use; SLOW=N: N
+# times as long.
 # A test of which something is missing is skipped, with the reason.  The last
 # column is seconds of cores, children included, which load does not change.
 set -u
@@ -35,7 +36,7 @@ unit() {
     if [ ! -x "$prog" ]; then
         echo "FAIL $name: does not build"; bad=1 good=0 skipped=0; return
     fi
-    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout 900 "$prog" > "$2" 2>&1
+    CMOCKA_MESSAGE_OUTPUT=STDOUT timeout $((900 * ${SLOW:-1})) "$prog" > "$2" 2>&1
     rc=$?
     good=$(grep -c '^\[ *OK *\]' "$2")
     bad=$(sum FAILED "$2") skipped=$(sum SKIPPED "$2")
@@ -45,7 +46,7 @@ unit() {
 
 # shell SCRIPT OUT: the same.
 shell() {
-    timeout 3000 sh "$1" > "$2" 2>&1
+    timeout $((3000 * ${SLOW:-1})) sh "$1" > "$2" 2>&1
     rc=$?
     grep -A9 '^not ok ' "$2" | sed 's/^not ok /FAIL /'
     grep '^skip ' "$2"

@@ -42,9 +42,9 @@ quick() {
     export CC="$work/quick"
 }
 
-# run COMMAND...: at most ten minutes; its talk in log, its exit code in rc.
+# run COMMAND...: at most ten minutes, SLOW times; its talk in log, its exit code in rc.
 run() {
-    timeout -k 5 600 "$@" > log 2>&1 < /dev/null
+    timeout -k 5 $((600 * ${SLOW:-1})) "$@" > log 2>&1 < /dev/null
     rc=$?
 }
 
@@ -105,7 +105,7 @@ holds() { awk "BEGIN { exit !($1) }"; }
 # cases FILE OPTIONS...: of parity, in the root: the last line of dpc eval,
 # into said.
 cases() {
-    timeout -k 5 800 "$dpc" eval --cases "$@" > "$work/log" 2>&1
+    timeout -k 5 $((800 * ${SLOW:-1})) "$dpc" eval --cases "$@" > "$work/log" 2>&1
     rc=$? said=$(tail -1 "$work/log")
 }
 # agree FILE OPTIONS...: a claim for each of its cases.
