@@ -104,13 +104,34 @@ def decoder_loss():
 
 
 def decoder_sample():
-    o = dict(unet=[dict(dalle2.U1, self_cond=coin())], image_sizes=[8],
-             timesteps=R.choice([21, 24]),
-             **some(sample_timesteps=[2, 5], ddim_sampling_eta=[.3, 1.],
-                    learned_variance=[False], predict_v=[True],
-                    predict_x_start=[True], use_dynamic_thres=[True],
-                    clip_denoised=[False], beta_schedule=[["linear"]]))
-    return (o, dict(cond_scale=R.choice([1., 2.]))), {}
+    n, ddim = R.choice([1, 2]), coin()
+    o = dict(unet=[dict(dalle2.U1, self_cond=coin()) for _ in range(n)],
+             image_sizes=[8, 16][:n], timesteps=R.choice([21, 24]),
+             **some(ddim_sampling_eta=[.3, 1.], learned_variance=[False],
+                    predict_v=[True], predict_x_start=[True],
+                    use_dynamic_thres=[True], clip_denoised=[False],
+                    beta_schedule=[["linear"] * n],
+                    use_noise_for_lowres_cond=[True],
+                    lowres_noise_sample_level=[.05],
+                    auto_normalize_img=[False]))
+    o["use_blur_for_lowres_cond"] = not o.get("use_noise_for_lowres_cond")
+    if ddim:
+        o["sample_timesteps"] = R.choice([2, 5])
+    call = dict(cond_scale=R.choice([1., 2.]))
+    i = dict(image_embed=In(2, 12))
+    if n == 2 and coin():
+        call["stop_at_unet_number"] = 1
+    elif n == 2 and coin():
+        call["start_at_unet_number"] = 2
+        i["image"] = In(2, 3, 8, 8, fill="img", scale=.5, add=.5)
+    elif coin():
+        size = R.choice([8, 12])
+        call["inpaint_resample_times"] = R.choice([1, 3])
+        i["inpaint_image"] = In(2, 3, size, size, fill="img", scale=.5,
+                                add=.5)
+        i["inpaint_mask"] = In(2, size, size, values=[
+            float(coin()) for _ in range(2 * size * size)])
+    return (o, call, i), {}
 
 
 def prior_loss():
