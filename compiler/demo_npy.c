@@ -117,7 +117,8 @@ static NpyKind kind_read(const char *head, const char *path)
     for (NpyKind k = 0; k < (NpyKind)COUNT(kinds); k++)
         if (strncmp(p + 1, kinds[k].descr, 3) == 0)
             return k;
-    err(path, "an array of %.5s; wanted one of <f4 <f8 <f2 <i4 <i8 |u1 |b1", p);
+    err(path, "an array of %.*s; wanted one of <f4 <f8 <f2 <i4 <i8 |u1 |b1",
+        (int)strcspn(p + 1, "'") + 2, p);
 }
 
 static void shape_read(const char *head, const char *path, Npy *a)
@@ -155,6 +156,25 @@ static size_t head_read(FILE *f, const char *path, char *head, size_t size)
     return n;
 }
 
+/* In the file the first index goes fastest (a tensor of torch that was
+ * permuted); here the last does. */
+static void rows_make(Arena *arena, Npy *a)
+{
+    size_t size = (size_t)kinds[a->kind].bytes;
+    int64_t at[NPY_NDIM] = { 0 }, n = npy_count(a);
+    char *to = alloc(arena, npy_bytes(a) + 1);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = 0;
+        for (int i = 0; i < a->ndim; i++)
+            row = row * a->dim[i] + at[i];
+        memcpy(to + (size_t)row * size, (char *)a->data + (size_t)k * size,
+               size);
+        for (int i = 0; i < a->ndim && ++at[i] == a->dim[i]; i++)
+            at[i] = 0;
+    }
+    a->data = to;
+}
+
 Npy npy_read(Arena *arena, const char *path)
 {
     char head[65536 + 16];
@@ -163,13 +183,15 @@ Npy npy_read(Arena *arena, const char *path)
         err(path, "cannot be opened: %s", strerror(errno));
     head_read(f, path, head, sizeof head);
     Npy a = { .kind = kind_read(head, path) };
-    if (strncmp(field(head, "'fortran_order'", path), "False", 5) != 0)
-        err(path, "an array in Fortran's order; save it row-major");
+    bool columns = strncmp(field(head, "'fortran_order'", path), "True", 4)
+                   == 0;
     shape_read(head, path, &a);
     size_t n = npy_bytes(&a);
     a.data = alloc(arena, n + 1);
     if (fread(a.data, 1, n, f) != n)
         err(path, "ends early: %zu bytes of elements wanted", n);
     fclose(f);
+    if (columns)
+        rows_make(arena, &a);
     return a;
 }

@@ -61,6 +61,24 @@ exits 6 "other sizes are compared in order" \
 "$tool" array theirs/net.b.npy f4 7 1
 run "$dpc" diff ours theirs
 exits 6 "another number of elements" '^DIFF net.b: f64\[2,3\] and f32\[7,1\]'
+# npy FILE TYPE FORTRAN BYTES: an array [2, 3].
+npy() {
+    { printf '\223NUMPY\001\000\166\000'
+      printf '%-117s\n' "{'descr': '$2', 'fortran_order': $3, 'shape': (2, 3), }"
+      printf "$4"; } > "$1"
+}
+mkdir rows columns
+npy rows/x.npy '|u1' False '\1\2\3\4\5\6'
+npy columns/x.npy '|u1' True '\1\4\2\5\3\6'
+run "$dpc" diff rows columns --tol 0
+exits 0 "columns first are the same numbers" '^1 values compared, 0 differ'
+npy rows/x.npy '<f2' False '\0\176\0\0\0\0\0\0\0\0\0\0'
+npy columns/x.npy '<f2' True '\0\0\0\0\0\176\0\0\0\0\0\0'
+run "$dpc" diff rows columns
+exits 6 "a NaN elsewhere is another value" '^DIFF x: .*NaN: 1 and 1'
+npy columns/x.npy '<c8' True ''
+run "$dpc" diff rows columns
+exits 1 "a type that is not read" "columns/x.npy: error: an array of '<c8'; wanted"
 mkdir empty strange && cp other.npy strange
 run "$dpc" diff ours empty
 exits 1 "a folder without values" 'holds no .npy file'
