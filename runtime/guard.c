@@ -22,35 +22,62 @@
 
 enum { UNWRITTEN = 0xFF };
 
+typedef struct DpcGuard {
+    char *shadow[DPC_NSPACE];             /* all memory as a step found it */
+    bool *begun;                          /* [value][turns]: that instance has
+                                             a part by now, in this run */
+} DpcGuard;
+
 bool dpc_env_flag(const char *name)
 {
     const char *s = getenv(name);
     return s && *s && strcmp(s, "0");
 }
 
+static uint32_t values(const DpcProgram *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->nbuf; i++)
+        n = p->buf[i].value > n ? p->buf[i].value : n;
+    return n + 1;
+}
+
+static size_t instances(const DpcRt *rt, uint32_t program)
+{
+    return (size_t)values(&rt->unit->program[program]) * (size_t)rt->turns;
+}
+
 DpcStatus dpc_guard_open(DpcRt *rt)
 {
-    rt->guard = dpc_env_flag("DPC_GUARD");
-    for (int i = 0; i < DPC_NSPACE && rt->guard; i++) {
-        rt->shadow[i] = malloc((size_t)rt->bytes[i] + 1);
-        if (!rt->shadow[i])
-            return dpc_fail(DPC_MEMORY, "%s: error: DPC_GUARD: memory does not "
-                            "hold everything twice", rt->unit->model);
-    }
-    return DPC_OK;
+    size_t most = 0;
+    if (!dpc_env_flag("DPC_GUARD"))
+        return DPC_OK;
+    DpcGuard *g = rt->guard = calloc(1, sizeof *g);
+    for (uint32_t i = 0; i < rt->unit->nprogram; i++)
+        most = instances(rt, i) > most ? instances(rt, i) : most;
+    bool room = g && (g->begun = malloc(most + 1));
+    for (int i = 0; i < DPC_NSPACE && room; i++)
+        room = (g->shadow[i] = malloc((size_t)rt->bytes[i] + 1));
+    return room ? DPC_OK
+         : dpc_fail(DPC_MEMORY, "%s: error: DPC_GUARD: memory does not hold "
+                    "everything twice", rt->unit->model);
 }
 
 void dpc_guard_close(DpcRt *rt)
 {
-    for (int i = 0; i < DPC_NSPACE; i++)
-        free(rt->shadow[i]);
+    for (int i = 0; i < DPC_NSPACE && rt->guard; i++)
+        free(rt->guard->shadow[i]);
+    if (rt->guard)
+        free(rt->guard->begun);
+    free(rt->guard);
 }
 
-void dpc_guard_begin(DpcRt *rt)
+void dpc_guard_begin(DpcRt *rt, uint32_t program)
 {
+    memset(rt->guard->begun, 0, instances(rt, program));
     for (int i = 0; i < DPC_NSPACE; i++)
         if (rt->space[i])
-            memcpy(rt->shadow[i], rt->space[i], (size_t)rt->bytes[i]);
+            memcpy(rt->guard->shadow[i], rt->space[i], (size_t)rt->bytes[i]);
 }
 
 /* ---- operands of a step ---- */
@@ -89,11 +116,22 @@ static bool is_read(const DpcRt *rt, uint32_t program, uint32_t step,
     return false;
 }
 
+/* Has no step written of that instance?  Turns may each bring a part. */
+static bool begins(DpcRt *rt, const DpcStep *t, const DpcBuf *b)
+{
+    uint32_t k = b->instance + t->turn % (b->slots ? b->slots : 1);
+    bool *begun = &rt->guard->begun[b->value * (size_t)rt->turns + k];
+    bool first = !b->value || !*begun;
+    *begun = true;
+    return first;
+}
+
 void dpc_guard_fill(DpcRt *rt, uint32_t program, uint32_t step)
 {
-    for (uint32_t i = 0; i < rt->unit->program[program].step[step].narg; i++) {
+    const DpcStep *t = &rt->unit->program[program].step[step];
+    for (uint32_t i = 0; i < t->narg; i++) {
         Operand o = operand(rt, program, step, i);
-        if (o.writes && !is_read(rt, program, step, &o))
+        if (o.writes && begins(rt, t, o.buf) && !is_read(rt, program, step, &o))
             memset(o.p, UNWRITTEN, (size_t)o.buf->size);
     }
 }
@@ -122,7 +160,7 @@ static DpcStatus tell(const DpcRt *rt, uint32_t program, uint32_t step,
     const char *name = owner(rt, program, rt->space[space] + at);
     int64_t bytes = 0;
     for (int64_t i = at; i < rt->bytes[space]; i++)
-        bytes += rt->space[space][i] != rt->shadow[space][i];
+        bytes += rt->space[space][i] != rt->guard->shadow[space][i];
     return dpc_fail(DPC_BUG, "%s: error: %s '%s': turn %u of it changed %lld "
                     "bytes outside of its results, from byte %lld of space %d "
                     "on%s%s%s; this is a fault of dpc", n->loc, n->op, n->name,
@@ -137,13 +175,14 @@ DpcStatus dpc_guard_look(DpcRt *rt, uint32_t program, uint32_t step)
         Operand o = operand(rt, program, step, i);
         int64_t at = o.p - rt->space[o.buf->space];
         if (o.writes)
-            memcpy(rt->shadow[o.buf->space] + at, o.p, (size_t)o.buf->size);
+            memcpy(rt->guard->shadow[o.buf->space] + at, o.p,
+                   (size_t)o.buf->size);
     }
     for (int i = 0; i < DPC_NSPACE; i++) {
         int64_t at = 0, n = rt->space[i] ? rt->bytes[i] : 0;
-        if (!n || !memcmp(rt->space[i], rt->shadow[i], (size_t)n))
+        if (!n || !memcmp(rt->space[i], rt->guard->shadow[i], (size_t)n))
             continue;
-        while (rt->space[i][at] == rt->shadow[i][at])
+        while (rt->space[i][at] == rt->guard->shadow[i][at])
             at++;
         return tell(rt, program, step, i, at);
     }

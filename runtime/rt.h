@@ -70,7 +70,6 @@ typedef struct DpcRt {
     DpcDnn *dnn;                          /* NULL: nothing needs it */
     char *space[DPC_NSPACE];
     int64_t bytes[DPC_NSPACE];            /* planned, and what was mapped */
-    char *shadow[DPC_NSPACE];             /* guard.c: as each step found it */
     char *stage;                          /* collectives on inner dimensions */
     int64_t stage_bytes;
     int32_t coord[DPC_NAXIS];             /* 0 on time axes */
@@ -79,6 +78,7 @@ typedef struct DpcRt {
     DpcWalk *walk;                        /* [nprogram] */
     DpcMark *mark, own_mark;
     DpcTimes times;
+    struct DpcGuard *guard;               /* NULL: nobody looks */
     struct DpcProfile *profile;           /* not owned; NULL: none is made */
     int32_t threads;                      /* of a kernel */
     uint64_t seed;
@@ -87,7 +87,7 @@ typedef struct DpcRt {
     DpcStream stream[DPC_NSTREAM];        /* [0] is the caller's: not open */
     pthread_mutex_t lock;
     pthread_cond_t bell;                  /* work came, or an event is set */
-    bool quit, serial, guard;             /* serial: no stream beside */
+    bool quit, serial;                    /* serial: no stream beside */
     uint32_t program, round;              /* round: number of this run */
     uint64_t step;
     _Atomic int32_t failed, waiting;      /* failed: stream + 1; the first */
@@ -143,7 +143,7 @@ DpcStatus dpc_walk_stream(DpcRt *, uint32_t program, int stream,
  * anything else. */
 DpcStatus dpc_guard_open(DpcRt *);
 void dpc_guard_close(DpcRt *);
-void dpc_guard_begin(DpcRt *);
+void dpc_guard_begin(DpcRt *, uint32_t program);
 void dpc_guard_fill(DpcRt *, uint32_t program, uint32_t step);
 DpcStatus dpc_guard_look(DpcRt *, uint32_t program, uint32_t step);
 /* Is that variable of the environment set, and not to 0? */

@@ -207,7 +207,7 @@ static DpcStatus run_serial(DpcRt *rt, uint32_t program, uint64_t step)
 {
     DpcStatus s = DPC_OK;
     if (rt->guard)
-        dpc_guard_begin(rt);
+        dpc_guard_begin(rt, program);
     for (uint32_t k = 0; !s && k < rt->unit->program[program].nstep; k++) {
         if (rt->guard)
             dpc_guard_fill(rt, program, k);
