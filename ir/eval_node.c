@@ -5,8 +5,9 @@
  * Points outside a window are skipped, letters that the result does not have
  * are folded.  Loops that lie one behind the other in all operands are
  * merged, the longest goes innermost and is cut into strips, on which the
- * op's program runs.  Nothing here knows an op by name but `total`-like rows
- * of any number of operands.
+ * op's program runs.  Sums of products, which contractions are, take the
+ * numbers where they lie.  Nothing here knows an op by name but `total`-like
+ * rows of any number of operands.
  *
  * Where a letter is split and its size is no multiple, loops end at the
  * tensor's end: padding is never read into a fold. */
@@ -27,6 +28,8 @@ typedef struct Nest {
     int64_t off[NSLOT];                   /* where the counters stand */
     int64_t limit[NSLOT];                 /* of windows */
     bool pure;                            /* each result point visited once */
+    bool products;                        /* sums of products of these */
+    int factor[2];
     const Prog *prog;
     Regs *regs;
     bool reads[NIN];
@@ -268,6 +271,48 @@ static void fold_into(const Nest *t, Num *to, int64_t step, const Num *x,
             to[k * step] = num_fold(t->domain, t->fold, to[k * step], x[k]);
 }
 
+/* Products below 2^122, so many that their sum has 128 bits, and is reduced
+ * once. */
+enum { WIDE = 32 };
+
+static uint64_t field_dot(uint64_t acc, const Num *x, int64_t sx, const Num *y,
+                          int64_t sy, int64_t n)
+{
+    unsigned __int128 sum = acc;
+    for (int64_t k = 0; k < n;) {
+        int64_t to = n - k < WIDE ? n : k + WIDE;
+        for (; k < to; k++)
+            sum += (unsigned __int128)x[k * sx].f * y[k * sy].f;
+        sum = (sum & FIELD_P) + (sum >> 61);
+    }
+    return field_mod((uint64_t)(sum & FIELD_P) + (uint64_t)(sum >> 61));
+}
+
+/* The innermost loop of sums of products; the order of sums is that of the
+ * strips. */
+static void products(const Nest *t, int64_t from, int64_t n)
+{
+    const Loop *l = &t->loop[t->nloop - 1];
+    int a = t->factor[0], b = t->factor[1];
+    int64_t sx = l->step[a], sy = l->step[b], step = l->step[RESULT];
+    const Num *x = t->in[a] + t->off[a] + from * sx;
+    const Num *y = t->in[b] + t->off[b] + from * sy;
+    Num *to = t->out + t->off[RESULT] + from * step;
+
+    if (t->domain == FIELD && step == 0)
+        to->f = field_dot(to->f, x, sx, y, sy, n);
+    else if (t->domain == FIELD)
+        for (int64_t k = 0; k < n; k++)
+            to[k * step].f = field_add(to[k * step].f,
+                                       field_mul(x[k * sx].f, y[k * sy].f));
+    else if (step == 0)
+        for (int64_t k = 0; k < n; k++)
+            to->r += x[k * sx].r * y[k * sy].r;
+    else
+        for (int64_t k = 0; k < n; k++)
+            to[k * step].r += x[k * sx].r * y[k * sy].r;
+}
+
 /* The innermost loop at the present counters. */
 static void line(Nest *t)
 {
@@ -276,6 +321,10 @@ static void line(Nest *t)
     Num buf[STRIP];
 
     inside(t, &from, &to);
+    if (t->products && from < to) {
+        products(t, from, to - from);
+        return;
+    }
     for (; from < to; from += STRIP) {
         int n = to - from < STRIP ? (int)(to - from) : STRIP;
         Num *out = t->out + t->off[RESULT] + from * step;
@@ -357,6 +406,8 @@ static void nest(const Graph *g, Ref r, Domain domain, const Place *p,
         out[i] = identity;
     merge(&t);
     choose_inner(&t);
+    bool sums = domain == FIELD ? t.fold != FOLD_MAX : t.fold == FOLD_SUM;
+    t.products = sums && !t.pure && prog_product(t.prog, t.factor);
     t.regs = regs_new(t.prog);
     walk(&t);
     regs_free(t.regs);

@@ -59,6 +59,8 @@ Num num_identity(Domain, Fold);           /* of the fold */
 typedef struct Prog Prog;
 const Prog *prog_of(Op, Domain);          /* of its EXPR or FIELD; cached */
 bool prog_reads(const Prog *, int operand);
+/* Is it the product of two operands?  Then which. */
+bool prog_product(const Prog *, int factor[2]);
 /* Registers of a run: pointers to STRIP numbers each. */
 typedef struct Regs Regs;
 Regs *regs_new(const Prog *);

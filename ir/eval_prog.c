@@ -198,6 +198,17 @@ bool prog_reads(const Prog *p, int operand)
     return false;
 }
 
+bool prog_product(const Prog *p, int factor[2])
+{
+    const Ins *last = &p->ins[p->n - 1];
+    for (int i = 0; i < 2 && last->code == MUL; i++) {
+        if (p->ins[last->arg[i]].code != ARG)
+            return false;
+        factor[i] = p->ins[last->arg[i]].arg[0];
+    }
+    return last->code == MUL;
+}
+
 /* ---- running ---- */
 
 Regs *regs_new(const Prog *p)
