@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEPS = 40, SAMPLES = 64, LINE = 4096 };
+enum { STEPS = 24, SAMPLES = 64, LINE = 4096 };
 
 typedef struct Sample { Amount amount; double seconds; } Sample;
 
