@@ -37,6 +37,7 @@ if holds "$2 > 0 && $1 >= $2"; then ok "the choice beside what bounds it"
 else not_ok "the choice beside what bounds it" "$1 ms, bound $2"; fi
 
 # The same training whatever is made again.
+quick
 "$tool" idx data 512 28 28
 for word in none full states,activations; do
     what="--recompute $word" most=1e-6

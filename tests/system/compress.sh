@@ -2,6 +2,7 @@
 # compress.sh -- gradients sent as bf16 and as bytes: half and a quarter of
 # what is sent, nearly the same training, and checkpoints that any plan reads.
 . "$(dirname "$0")/lib.sh"
+quick
 "$tool" idx data 512 12 12
 
 # trained WORD [ARGS...]: 40 steps on two ranks in WORD.

@@ -48,10 +48,6 @@ resident() {
     else not_ok "$name" "$m"; fi
 }
 
-quiet_steps mlp 2
-quiet_steps conv 2
-quiet_steps attn 2
-quiet_steps conv 1
 
 # shipped MODEL RANKS: the same of a model of models/dalle2, shrunk.
 shipped() {
@@ -61,6 +57,11 @@ shipped() {
 }
 "$tool" idx photos 256 28 28
 shipped decoder 1
+quick
+quiet_steps mlp 2
+quiet_steps conv 2
+quiet_steps attn 2
+quiet_steps conv 1
 
 # From the start of the process, without MPI, the program maps just its spaces.
 for m in mlp conv attn mlp-host; do

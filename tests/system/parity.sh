@@ -5,6 +5,10 @@
 . "$(dirname "$0")/lib.sh"
 cd "$root" || exit 5
 
+agree tests/parity/prior.lua --host --case P2
+agree tests/parity/decoder.lua --host --case D1
+quick                                     # shipped flags: ./build.sh parity
+
 g=tests/golden/cases.lua
 cases $g --host --case echo --case walk --case descent
 if [ "$said" = "3 passed, 0 failed, 0 skipped" ]; then
@@ -40,8 +44,8 @@ bf16 tests/parity/unet.lua --case U2
 bf16 tests/parity/qwen.lua --case Q3
 bf16 tests/parity/vqgan.lua --case V1
 
-agree tests/parity/prior.lua --host --case P2 --case P3
+agree tests/parity/prior.lua --host --case P3
 agree tests/parity/unet.lua --host --case U4
-agree tests/parity/decoder.lua --host --case D1 --case D6
+agree tests/parity/decoder.lua --host --case D6
 agree tests/parity/qwen.lua --host --case Q2 --case Q6
 for f in tests/parity/*.lua; do agree "$f"; done

@@ -2,6 +2,7 @@
 # readers.sh -- five steps of training from each kind of data, on two ranks;
 # the same pictures give the same losses, whatever holds them.
 . "$(dirname "$0")/lib.sh"
+quick
 compile mlp two.bin --ranks 2 --micro 2 && compile pictures one.bin ||
     { not_ok "models compile" "exit $?"; exit 0; }
 "$tool" idx idx 512 12 12

@@ -3,6 +3,7 @@
 # packed or not, captions as ids, padded embeddings, shards; what is missing is
 # counted, and both ranks take all steps.
 . "$(dirname "$0")/lib.sh"
+quick
 compile pictures one.bin && compile records two.bin --ranks 2 &&
     compile records words.bin -D takes=words &&
     compile records text.bin -D takes=text --ranks 2 --micro 2 &&

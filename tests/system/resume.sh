@@ -5,6 +5,7 @@
 # while a checkpoint is being written; the hash of the last checkpoint equals
 # that of a run that nobody disturbed.  Then the polite ways to end.
 . "$(dirname "$0")/lib.sh"
+quick
 N=${N:-10}
 "$tool" idx data 512 12 12
 compile conv one.bin --ranks 1 && compile conv two.bin --ranks 2 ||
