@@ -5,6 +5,7 @@
  * the node as it prints.  Types are not believed but derived anew from the
  * op's row, so a forgotten all_reduce cannot hide.  What follows for a node
  * follows for its like: repeated blocks are derived once. */
+#include "ir/sched.h"
 #include "ir/text.h"
 
 enum { KNOWN = 1 << 12 };                 /* a power of two */
@@ -13,7 +14,7 @@ typedef struct Check {
     const Graph *g;
     const char *after;
     Arena *arena;
-    Axes time;
+    Axes time, *along;                    /* along: of each node */
     bool named;                           /* names are known to be apart */
     Names names;
     Ref known[KNOWN];                     /* by hash: a node whose type is
@@ -224,6 +225,8 @@ static void v6_sets(const Check *c)
     }
 }
 
+/* A value that is made anew in each turn (a weight's copy) names none of them
+ * in its type, yet who reads it must run in the same turns. */
 static void v7_loops(const Check *c, Ref r)
 {
     const Node *n = &c->g->node[r];
@@ -234,6 +237,23 @@ static void v7_loops(const Check *c, Ref r)
         broken(c, r, "V7: loop lacks a time axis of its types");
     if (n->loop & (Axes)~c->time)
         broken(c, r, "V7: loop names an axis that is not time");
+    c->along[r] = node_along(c->g, r);
+    for (int i = 0; i < n->nin; i++)
+        if (!op_unread(n->op, i) && c->along[n->in[i]] & (Axes)~n->loop)
+            broken(c, r, fmt(c->arena, "V7: loop lacks a turn in which \"%s\" "
+                             "is made anew", c->g->node[n->in[i]].name));
+}
+
+/* What outlives the turns is made once, but for its parts. */
+static void v7_ends(const Check *c)
+{
+    const Graph *g = c->g;
+    for (uint32_t i = 0; i < g->nset + g->nout
+             && g->phase != PHASE_TENSOR; i++) {
+        Ref r = i < g->nset ? g->set[i].value : g->out[i - g->nset].ref;
+        if (c->along[r] & (Axes)~type_axes(&g->node[r].type))
+            broken(c, r, "V7: is made anew in each turn, and outlives them");
+    }
 }
 
 static void v8_clones(const Check *c, Ref r)
@@ -320,6 +340,7 @@ static void check(const Graph *g, const char *after, bool named)
     Check c = { .g = g, .after = after, .arena = arena_new(), .named = named,
                 .time = mesh_axes(&g->mesh, TIME) };
     memset(c.known, 0xff, sizeof c.known);            /* NONE */
+    c.along = alloc(c.arena, (g->n + 1) * sizeof *c.along);
     if (!named)
         names_reserve(&c.names, c.arena, g->n);
     for (Ref r = 0; r < g->n; r++)
@@ -329,6 +350,7 @@ static void check(const Graph *g, const char *after, bool named)
         node(&c, r);
     v5_sets(&c);
     v6_sets(&c);
+    v7_ends(&c);
     schedule(&c);
     arena_free(c.arena);
 }

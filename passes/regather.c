@@ -33,6 +33,13 @@ static bool is_whole(const Again *a, Ref r)
         && n->op != OP_send;
 }
 
+/* Does what was made serve a reader in those turns?  What is made anew in a
+ * turn is there in that turn alone. */
+static bool serves(const Again *a, Ref made, Axes loop)
+{
+    return made != NONE && !(a->c.out->node[made].loop & (Axes)~loop);
+}
+
 /* Node r as a reader in that segment, in those turns, has it. */
 static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
 {
@@ -42,7 +49,7 @@ static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
     const Node *n = &a->c.in->node[r];
     if (!a->whole[r])
         return first;
-    if (*made != NONE)
+    if (serves(a, *made, loop))
         return *made;
     Ref *in = alloc(a->c.out->arena, (size_t)(n->nin + 1) * sizeof *in);
     for (int i = 0; i < n->nin; i++)
@@ -52,6 +59,13 @@ static Ref made_for(Again *a, Ref r, Segment segment, Axes loop)
     Node *m = &a->c.out->node[*made];
     m->segment = segment, m->loop = loop;
     return *made;
+}
+
+/* What is set or returned is there when the turns are over. */
+static void make_last(Again *a, Ref r)
+{
+    if (!serves(a, a->c.map[r], 0))
+        a->c.map[r] = made_for(a, r, UPDATE, 0);
 }
 
 static void copy_readers(Again *a, Arena *scratch)
@@ -69,11 +83,9 @@ static void copy_readers(Again *a, Arena *scratch)
             copy_node_in(&a->c, r, x, n->nin);
     }
     for (uint32_t i = 0; i < g->nset; i++)
-        if (a->c.map[g->set[i].value] == NONE)
-            made_for(a, g->set[i].value, UPDATE, 0);
+        make_last(a, g->set[i].value);
     for (uint32_t i = 0; i < g->nout; i++)
-        if (a->c.map[g->out[i].ref] == NONE)
-            made_for(a, g->out[i].ref, UPDATE, 0);
+        make_last(a, g->out[i].ref);
 }
 
 Graph *pass_regather(const Graph *in, Job *j)

@@ -40,6 +40,8 @@ static const char *const text =
     "ds = all_reduce dw axes=t : f32[12,30/y]+x loop=t\n"
     "dr = all_reduce ds axes=x : f32[12,30/y]\n"
     "w1 = add w, dr : f32[12,30/y]\n"
+    "b = const value=1 : f32[3] loop=t\n"
+    "d = sin b : f32[3] loop=t\n"
     "c = const data=1,2,3 : f32[3]\n"
     "e = exp c : f32[3]\n"
     "set w = w1\n"
@@ -160,12 +162,18 @@ static void v6_stages_meet_in_copies_only(void **state)
 
 static void v7_lacks(Graph *g) { named(g, "ds")->loop = 0; }
 static void v7_space(Graph *g) { named(g, "e")->loop = 1; }
+static void v7_anew(Graph *g) { named(g, "d")->loop = 0; }
+static void v7_kept(Graph *g) { named(g, "w1")->loop = 8; }
+static void v7_sent(Graph *g) { named(g, "e")->loop = 8; }
 
 static void v7_loop_holds_the_time_axes(void **state)
 {
     (void)state;
     breaks(v7_lacks, "V7: loop lacks", "ds = all_reduce");
     breaks(v7_space, "V7: loop names", "e = exp");
+    breaks(v7_anew, "V7: loop lacks a turn in which \"b\" is", "d = sin");
+    breaks(v7_kept, "V7: is made anew in each turn", "w1 = add");
+    breaks(v7_sent, "V7: is made anew in each turn", "e = exp");
 }
 
 static void v8_attr(Graph *g) { named(g, "q1")->attr.frozen = 1; }
