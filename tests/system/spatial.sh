@@ -38,6 +38,26 @@ rm -rf one
 trains "$decoder" one 1 $tiny || not_ok "decoder on one rank" "exit $rc"
 same "$decoder" 3 $tiny                 # 28 rows, 14, 7
 
+# Rows are on their way while something else is computed, by the clock: the
+# share of the halos' time in which role 0 computes.
+"$dpc" sim "$decoder" -D batch=8 --ranks 2 --partitioner spatial \
+    --trace trace.json > /dev/null
+share=$(sed -n 's/.*"X", "pid": 0, "tid": \([01]\), "ts": \([0-9.]*\), "dur": \([0-9.]*\), "name": "\([^ "]*\).*/\1 \2 \3 \4/p' trace.json |
+    awk '$1 == 0 { from[n] = $2; to[n++] = $2 + $3 }
+        $1 == 1 && $4 == "halo" { a[m] = $2; b[m++] = $2 + $3; all += $3 }
+        END {
+            for (i = 0; i < m; i++)
+                for (k = 0; k < n; k++) {
+                    x = from[k] > a[i] ? from[k] : a[i]
+                    y = to[k] < b[i] ? to[k] : b[i]
+                    hid += y > x ? y - x : 0
+                }
+            print all ? hid / all : 0
+        }')
+note "halos beside computing: $share of their time"
+if holds "$share >= 0.6"; then ok "halos travel beside computing"
+else not_ok "halos travel beside computing" "$share of their time"; fi
+
 run "$dpc" plan "$conv" --ranks 13 --partitioner spatial
 exits 4 "more ranks than rows" "sp=13: no convolution's picture has rows" \
     "the most rows are 12; the nearest plan that works: --ranks 12 -P sp=12"

@@ -127,6 +127,25 @@ static void few_blocks_are_held(void **state)
     assert_int_equal(count(g, OP_ring), 0);
 }
 
+/* Of the products of queries and keys, tiles at most, in one kernel: of the
+ * scores of one turn, let alone of all, nothing has bytes. */
+static void no_scores_are_held(void **state)
+{
+    (void)state;
+    Model m = { "long", "x = input : f32[4,96,8]\nm = const value=1 : f32[96,96]\n"
+        "w = param : f32[8,8]\nq = dot x, w \"bqd,dh->bqh\"\n"
+        "o = attn q, q, q, m \"bqd,bsd,bse,qs->bqe\"\n"
+        "o2 = mul o, o\nloss = move o2 \"bqe->\"\n", "w 8 8\n" };
+    Plan *p = plan_of("s=4 s'=4:time", "", "s");
+    Job j = { .keep = arena, .plan = p, .target = target_of_test(),
+              .stop_after = "memory" };
+    const Graph *g = run_passes(NULL, model_graph(arena, &m), &j);
+    assert_true(count(g, OP_attn_out) && count(g, OP_attn_dk));
+    for (Ref r = 0; r < g->n; r++)
+        if (g->sched->buf[r].used && g->sched->buf[r].space == ARENA)
+            assert_true(g->sched->buf[r].size < 4 * 24 * 24 * 4);
+}
+
 /* Two products, the first weight by columns, the second by rows. */
 static const char products[] =
     "entry train\nphase tensor\n"
@@ -259,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_means_what_one_rank_means),
         cmocka_unit_test(few_blocks_are_held),
+        cmocka_unit_test(no_scores_are_held),
         cmocka_unit_test(products_mean_the_same),
         cmocka_unit_test(products_gather_nothing),
         cmocka_unit_test(nothing_comes_for_nothing),
