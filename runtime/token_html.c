@@ -1,4 +1,7 @@
-/* token_html.c -- HTML character references in captions, undone.
+/* token_html.c -- captions of the web, cleaned as OpenAI's code does: HTML
+ * character references undone, and what of the package ftfy is not about texts
+ * decoded wrongly: quotes made straight, ligatures and wide forms taken apart,
+ * control characters left out.
  *
  * OpenAI's own tokenizer undoes them twice, since captions of the web hold
  * "&amp;quot;".  As in HTML5 (13.2.5.72-80) numbers and the names of Latin-1
@@ -110,6 +113,66 @@ int64_t dpc_token_html(char *text, int64_t n)
         i += 1 + k;
         if (c >= 0)
             m += utf8proc_encode_char(c, (utf8proc_uint8_t *)text + m);
+    }
+    return m;
+}
+
+/* ---- typography ---- */
+
+static const struct { int32_t point; const char *is; } ligatures[] = {
+    {0x132, "IJ"}, {0x133, "ij"}, {0x149, "'n"}, {0x1f1, "DZ"}, {0x1f2, "Dz"},
+    {0x1f3, "dz"}, {0x1c7, "LJ"}, {0x1c8, "Lj"}, {0x1c9, "lj"}, {0x1ca, "NJ"},
+    {0x1cb, "Nj"}, {0x1cc, "nj"}, {0xfb00, "ff"}, {0xfb01, "fi"},
+    {0xfb02, "fl"}, {0xfb03, "ffi"}, {0xfb04, "ffl"}, {0xfb05, "\u017ft"},
+    {0xfb06, "st"},
+};
+enum { NLIGATURE = sizeof ligatures / sizeof *ligatures };
+
+static bool within(int32_t c, int32_t first, int32_t last)
+{
+    return c >= first && c <= last;
+}
+
+static bool is_control(int32_t c)
+{
+    return within(c, 0, 8) || c == 0xb || within(c, 0xe, 0x1f) || c == 0x7f ||
+           within(c, 0x206a, 0x206f) || c == 0xfeff ||
+           within(c, 0xfff9, 0xfffc);
+}
+
+/* What a character becomes, as bytes; NULL: it stays.  Never longer. */
+static const char *tidied(int32_t c, char to[16])
+{
+    utf8proc_int32_t part[4];
+    bool wide = within(c, 0xff01, 0xffef) || c == 0x3000;
+    for (int i = 0; i < NLIGATURE; i++)
+        if (ligatures[i].point == c)
+            return ligatures[i].is;
+    if (within(c, 0x2018, 0x201b) || c == 0x2bc)
+        return "'";
+    if (within(c, 0x201c, 0x201f) || is_control(c))
+        return is_control(c) ? "" : "\"";
+    if (!wide)
+        return NULL;
+    int64_t n = utf8proc_decompose_char(c, part, 4, UTF8PROC_DECOMPOSE |
+                                        UTF8PROC_COMPAT, NULL), m = 0;
+    for (int64_t i = 0; i < n && i < 4; i++)
+        m += utf8proc_encode_char(part[i], (utf8proc_uint8_t *)to + m);
+    to[m] = 0;
+    return to;
+}
+
+int64_t dpc_token_tidy(char *text, int64_t n)
+{
+    int64_t m = 0;
+    for (int64_t i = 0; i < n;) {
+        utf8proc_int32_t c = -1;
+        int64_t k = utf8proc_iterate((utf8proc_uint8_t *)text + i, n - i, &c);
+        char own[16];
+        const char *is = k > 0 ? tidied(c, own) : NULL;
+        size_t size = is ? strlen(is) : (size_t)(k > 0 ? k : 1);
+        memmove(text + m, is ? is : text + i, size);
+        m += (int64_t)size, i += k > 0 ? k : 1;
     }
     return m;
 }

@@ -89,6 +89,9 @@ struct DpcToken {
 /* ---- token_html.c ---- */
 /* Undoes "&amp;", "&#39;" in place; the bytes that are left. */
 int64_t dpc_token_html(char *text, int64_t n);
+/* Quotes, ligatures, wide forms as plain letters, no control characters, in
+ * place; the bytes that are left. */
+int64_t dpc_token_tidy(char *text, int64_t n);
 
 /* ---- token_file.c, token_json.c ---- */
 extern const char dpc_token_gpt2[];       /* the cut of GPT-2 */

@@ -82,12 +82,18 @@ static int64_t norm_lower(DpcToken *t, const char *from, int64_t n, char *to)
     return m;
 }
 
-/* OpenAI's code does so twice. */
+/* OpenAI's code undoes references twice, behind ftfy, which does so for as long
+ * as there are any before it tidies up, unless the text has tags. */
 static int64_t norm_html(DpcToken *t, const char *from, int64_t n, char *to)
 {
+    bool tags = memchr(from, '<', (size_t)n);
     (void)t;
     memcpy(to, from, (size_t)n);
-    return dpc_token_html(to, dpc_token_html(to, n));
+    n = tags ? dpc_token_tidy(to, n) : n;
+    int64_t was = n + 1;
+    for (int i = 0; tags ? i < 2 : n < was; i++)
+        was = n, n = dpc_token_html(to, n);
+    return tags ? n : dpc_token_tidy(to, n);
 }
 
 DpcStatus dpc_token_normal(DpcToken *t, const char **text, int64_t *n)

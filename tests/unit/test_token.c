@@ -238,6 +238,30 @@ static void html_is_undone_in_openais_form(void **state)
     dpc_token_close(t);
 }
 
+/* Texts that ftfy.fix_text makes one from the other. */
+static void typography_becomes_plain(void **state)
+{
+    (void)state;
+    static const char *const pair[][2] = {
+        {"it\u2019s \u201cso\u201d, \u02bcn \u201ano", "it's \"so\", 'n 'no"},
+        {"\ufb01ne o\ufb03ce \u01c8ubav \u0149", "fine office Ljubav 'n"},
+        {"\uff21\uff11\uff01\u3000\uff76 \uffe3", "A1! \u30ab  \u0304"},
+        {"a\x01\x7f" "b\ufeff\u206a c\td\n", "ab c\td\n"},
+        {"\u2014 \u2026 caf\u00e9 \u4f60", "\u2014 \u2026 caf\u00e9 \u4f60"},
+    };
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        char to[80];
+        int64_t n = (int64_t)strlen(strcpy(to, pair[i][0]));
+        n = dpc_token_tidy(to, n);
+        assert_int_equal(n, strlen(pair[i][1]));
+        assert_memory_equal(to, pair[i][1], (size_t)n);
+    }
+    put("clip.txt", clip_merges, sizeof clip_merges - 1);
+    DpcToken *t = token(at("clip.txt"));
+    gives(t, "r\ufeff" "ed \uff42oot", 522, 516, 514, 523, -1);
+    dpc_token_close(t);
+}
+
 static void ends_may_be_left_out(void **state)
 {
     (void)state;
@@ -396,6 +420,7 @@ int main(void)
         CASE(a_small_clip_gives_its_ids), CASE(a_small_qwen_gives_its_ids),
         CASE(the_older_files_give_the_same), CASE(rows_are_cut_and_padded),
         CASE(html_is_undone_in_openais_form),
+        CASE(typography_becomes_plain),
         CASE(ends_may_be_left_out), CASE(damaged_files_never_crash),
         CASE(a_long_word_takes_no_square), CASE(what_is_no_text_is_refused),
         CASE(files_that_do_not_fit_are_refused),
