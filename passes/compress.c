@@ -316,7 +316,7 @@ static bool wanted(const Plan *p)
 Graph *pass_compress(const Graph *in, Job *j)
 {
     if (!wanted(j->plan))
-        return copy_whole(in, j);
+        return copy_none(in);
     Squeeze s = { .c = copy_begin(in, j), .plan = j->plan,
                   .scratch = j->scratch,
                   .leaf = params_ahead(in, j->scratch) };

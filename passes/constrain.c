@@ -190,12 +190,9 @@ static void mark_back(const Graph *g, int *mark, Arena *a)
 
 Graph *pass_constrain(const Graph *in, Job *j)
 {
+    if (!j->plan || !j->plan->nvalue)
+        return copy_none(in);
     Copy c = copy_begin(in, j);
-    if (!j->plan || !j->plan->nvalue) {
-        for (Ref r = 0; r < in->n; r++)
-            copy_node(&c, r);
-        return copy_end(&c);
-    }
     int *mark = marks(in, j->plan, j->scratch);
     mark_back(in, mark, j->scratch);
     for (Ref r = 0; r < in->n; r++) {

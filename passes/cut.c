@@ -66,16 +66,15 @@ static uint32_t recv_count(const Graph *g)
 
 Graph *pass_cut(const Graph *in, Job *j)
 {
-    Cut k = { .c = copy_begin(in, j), .role = j->role };
-    bool whole = in->nstage && in->role < 0;
-    k.order = whole ? layout_orders(in, j) : NULL;
+    if (!in->nstage || in->role >= 0)
+        return copy_none(in);
+    Cut k = { .c = copy_begin(in, j), .role = j->role,
+              .order = layout_orders(in, j) };
     for (Ref r = 0; r < in->n; r++)
-        if (whole && in->node[r].op == OP_hop)
+        if (in->node[r].op == OP_hop)
             hop(&k, r);
-        else if (!whole || mine(&k, in->node[r].stage))
+        else if (mine(&k, in->node[r].stage))
             copy_node(&k.c, r);
-    if (!whole)
-        return copy_end(&k.c);
     k.c.out->role = j->role;
     for (uint32_t i = 0; i < in->nset; i++)
         if (k.c.map[in->set[i].leaf] != NONE)

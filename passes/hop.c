@@ -287,19 +287,15 @@ static void ends(Hops *h)
 
 Graph *pass_hop(const Graph *in, Job *j)
 {
+    if (!in->nstage)
+        return copy_none(in);
     Hops h = { .c = copy_begin(in, j), .scratch = j->scratch };
     h.stage = alloc(j->scratch, (in->n + 1) * sizeof *h.stage);
     h.every = alloc(j->scratch, in->n + 1);
     h.moved = alloc(j->scratch, (in->n + 1) * sizeof *h.moved);
-    if (in->nstage)
-        derive(&h);
+    derive(&h);
     for (Ref r = 0; r < in->n; r++)
-        if (in->nstage)
-            place(&h, r);
-        else
-            copy_node(&h.c, r);
-    if (!in->nstage)
-        return copy_end(&h.c);
+        place(&h, r);
     ends(&h);
     hop_order(h.c.out, j);
     return h.c.out;

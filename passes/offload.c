@@ -157,7 +157,7 @@ static void copy_all(Offload *o, Arena *a)
 Graph *pass_offload(const Graph *in, Job *j)
 {
     if (!j->plan || !j->plan->offload)
-        return copy_whole(in, j);
+        return copy_none(in);
     Offload o = { .c = copy_begin(in, j), .list = j->plan->offload,
                   .in = ins(in, j->scratch) };
     o.leaf = alloc(j->scratch, (in->n + 1) * sizeof *o.leaf);

@@ -114,6 +114,8 @@ typedef struct Copy { const Graph *in; Graph *out; Ref *map; } Copy;
 Copy copy_begin(const Graph *in, Job *);
 /* All as it is, its labels free to be changed; operands are shared. */
 Graph *copy_whole(const Graph *, Job *);
+/* The graph itself: what a pass returns that has nothing to do. */
+Graph *copy_none(const Graph *);
 Ref copy_node(Copy *, Ref);               /* the same node, operands mapped */
 /* Append a node like r with other operands (already in out). */
 Ref copy_node_in(Copy *, Ref r, const Ref *in, int nin);

@@ -91,7 +91,7 @@ static void copy_readers(Again *a, Arena *scratch)
 Graph *pass_regather(const Graph *in, Job *j)
 {
     if (!j->plan || !j->plan->gather)
-        return copy_whole(in, j);
+        return copy_none(in);
     Again a = { .c = copy_begin(in, j) };
     a.whole = alloc(j->scratch, in->n + 1);
     a.made = alloc(j->scratch, ((size_t)in->n * NSEG + 1) * sizeof *a.made);

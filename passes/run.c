@@ -73,12 +73,14 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j,
     double start = now();
     j->scratch = arena_new();
     Graph *out = p->fn(g, j);
-    out->phase = p->to == PHASE_ANY ? g->phase : p->to;
+    if (out == g && !named)               /* nobody has looked at it */
+        out = copy_whole(g, j);
     double end = now();
-    if ((named && same_names(g, out)) || graph_name(out))
-        verify_named(out, p->name);
-    else
-        verify(out, p->name);
+    if (out != g) {
+        out->phase = p->to == PHASE_ANY ? g->phase : p->to;
+        bool apart = (named && same_names(g, out)) || graph_name(out);
+        (apart ? verify_named : verify)(out, p->name);
+    }
     if (j->check)
         j->check(j->check_arg, p->name, g, out);
     if (j->time)
@@ -117,9 +119,9 @@ Graph *run_passes(const char *list, const Graph *g, Job *j)
             const Graph *before = g;
             g = run_one(p, g, j, named);
             named = true;
-            if (ours && !j->look_back)
+            if (ours && g != before && !j->look_back)
                 arena_drop(j->keep, before->node);
-            ours = true;
+            ours |= g != before;
         }
         if (j->stop_after && strcmp(p->name, j->stop_after) == 0)
             break;

@@ -195,7 +195,7 @@ static void copy_out_and_in(Away *a, Ref r)
 Graph *pass_spill(const Graph *in, Job *j)
 {
     if (!j->plan || !offload_says(j->plan->offload, "activations"))
-        return copy_whole(in, j);
+        return copy_none(in);
     const bool *go = spilled(in, j);
     Away a = { .c = copy_begin(in, j) };
     a.back = alloc(j->scratch, (in->n + 1) * sizeof *a.back);

@@ -113,13 +113,10 @@ static void label(Label *l, Ref r)
 
 Graph *pass_stage(const Graph *in, Job *j)
 {
-    Copy c = copy_begin(in, j);
-    for (Ref r = 0; r < in->n; r++)
-        copy_node(&c, r);
-    Graph *g = copy_end(&c);
     const Plan *p = j->plan;
     if (!p || !p->nstage)
-        return g;
+        return copy_none(in);
+    Graph *g = copy_whole(in, j);
     Label l = { g, scopes_of(p, j->scratch), alloc(j->scratch, g->n + 1),
                 alloc(j->scratch, g->n + 1) };
     g->nstage = p->nstage, g->role_of = p->role_of;

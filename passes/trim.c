@@ -59,13 +59,18 @@ static Ref trimmed(Copy *c, Ref r, const Node *reader, Ref *made)
 
 Graph *pass_trim(const Graph *in, Job *j)
 {
+    bool *reads = alloc(j->scratch, in->n + 1), any = false;
+    for (Ref r = 0; r < in->n; r++)
+        any |= reads[r] = reads_padding(in, &in->node[r]);
+    if (!any)
+        return copy_none(in);
     Copy c = copy_begin(in, j);
     Ref *made = alloc(j->scratch, (in->n + 1) * sizeof *made);
     for (Ref r = 0; r < in->n; r++) {
         const Node *n = &in->node[r];
         Ref x[NIN];
         made[r] = NONE;
-        if (!reads_padding(in, n)) {
+        if (!reads[r]) {
             copy_node(&c, r);
             continue;
         }
