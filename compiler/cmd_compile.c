@@ -1,5 +1,6 @@
 /* cmd_compile.c -- dpc compile: a model and a plan become one binary. */
 #include "codegen/unit.h"
+#include "compiler/apart.h"
 #include "compiler/dead.h"
 #include "compiler/options.h"
 #include "compiler/planning.h"
@@ -304,6 +305,41 @@ static Graph **entries_run(const Options *o, const Model *m, Job *j,
     return done;
 }
 
+typedef struct Texts {                    /* what entry_texts is told */
+    const Options *o;
+    const Model *m;
+    Job *j;
+    unsigned emit;
+} Texts;
+
+/* Files alone: of an entry, its graph and its schedules. */
+static void entry_texts(void *arg, int i)
+{
+    const Texts *t = arg;
+    int roles;
+    if (t->emit & EMIT_GRAPH)
+        graph_write(t->o, t->m, t->m->entry[i], "graph");
+    Graph **role = run_roles(t->m->entry[i], t->j, &roles);
+    for (int k = 0; k < roles && t->emit & EMIT_SCHEDULE; k++)
+        graph_write(t->o, t->m, role[k], "schedule");
+}
+
+/* Where nothing is made of the schedules, entries need not meet: each has a
+ * process, the largest first. */
+static void entries_write(const Options *o, const Model *m, Job *j,
+                          unsigned emit)
+{
+    Texts t = { o, m, j, emit };
+    int *order = alloc(o->arena, (size_t)(m->nentry + 1) * sizeof *order);
+    for (int i = 0; i < m->nentry; i++) {
+        int k = i;
+        for (; k && m->entry[order[k - 1]]->n < m->entry[i]->n; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+    apart_run(order, m->nentry, entry_texts, &t);
+}
+
 void model_compile(const Options *o, const Model *m)
 {
     unsigned emit = emit_set(o);
@@ -323,15 +359,20 @@ void model_compile(const Options *o, const Model *m)
     }
     unit_threads(plan_threads(plan, job.cluster));
     dead_report(o, m);
-    int ndone;
-    Graph **done = entries_run(o, m, &job, emit, &ndone);
+    int ndone = 0;
+    Graph **done = NULL;
     UnitReport r;
+    unsigned texts = EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN;
+    bool unit = emit & texts || o->verbose;   /* -v: its steps are checked */
+    if (unit || o->after || o->time_passes)
+        done = entries_run(o, m, &job, emit, &ndone);
+    else
+        entries_write(o, m, &job, emit);
     if (emit & EMIT_BIN)
         memory_check(o, done, ndone, &job);
     if (emit & EMIT_PLAN)                 /* which nothing refused */
         plan_write(o, m, plan);
-    unsigned texts = EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN;
-    if (emit & texts || o->verbose) {     /* -v: its steps are checked */
+    if (unit) {
         unit_build(done, ndone, &u, o->arena, &r);
         report_print(o, &u, &r);
     }
