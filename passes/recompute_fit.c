@@ -11,11 +11,11 @@ enum { TRIES = 7 };
 
 typedef struct Tried {
     Graph *g;                             /* NULL: none yet */
-    int64_t arena;
+    int64_t arena, lower;                 /* lower: no arena is smaller */
     double cost;
 } Tried;
 
-typedef struct Held { int64_t leaves, arena, io; } Held;
+typedef struct Held { int64_t leaves, arena, lower, io; } Held;
 
 /* What a rank holds for this graph, by the passes after this one; enough: of
  * the arena, as a job has it. */
@@ -28,6 +28,7 @@ static Held held_by(const Graph *g, const Job *j, int64_t enough)
     const Graph *done = run_passes("layout,refold,fuse,bucket,spill,order,"
                                    "memory", g, &mine);
     h.arena = done->sched->bytes[ARENA], h.io = done->sched->bytes[IO];
+    h.lower = done->sched->lower;
     h.leaves = leaf_bytes(g);
     arena_free(mine.keep);
     return h;
@@ -41,25 +42,26 @@ static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c,
     t.g->remade = t.cost;
     t.g->remade_least = c->exact && c->fits ? t.cost
                       : recompute_least(&a->q, c->answer.peak);
-    t.arena = held_by(t.g, a->job, enough).arena;
+    Held h = held_by(t.g, a->job, enough);
+    t.arena = h.arena, t.lower = h.lower;
     return t;
 }
 
+/* By what is alive at the peak: how near to it an arena comes is luck. */
 Graph *recompute_full(Graph *g, Job *j)
 {
     prices_of(j);                         /* one list for all trials */
     const Asked *a = recompute_ask(g, j);
     Chosen c = recompute_lowest(&a->q);
-    int64_t now = held_by(g, j, 0).arena;
-    Tried t = try_answer(a, g, &c, now - 1);
-    return t.arena < now ? t.g : g;
+    Tried t = try_answer(a, g, &c, 1);
+    return t.lower < held_by(g, j, 1).lower ? t.g : g;
 }
 
 /* The cheapest below so many bytes of arena, from the question's limit at
  * which its own peak would be over by as much; the smallest, if none is. */
 static Tried fit(const Asked *a, Graph *g, int64_t now, int64_t want)
 {
-    Tried best = { g, now, 0 };
+    Tried best = { .g = g, .arena = now };
     double low = 0, high = (double)recompute_choose(&a->q, INT64_MAX)
         .answer.peak;
     double limit = high * (double)want / (double)now;
