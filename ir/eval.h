@@ -24,7 +24,7 @@ int64_t eval_memo_found(const EvalMemo *);     /* nodes not evaluated again */
 void eval_share(Eval *, EvalMemo *);
 /* Give a leaf its whole (global) value; parts are cut for each rank.  Leaves
  * that are not given get values by hash of seed, name and global index (the
- * same whatever the mesh), scalars their default. */
+ * same whatever the mesh), scalars in the domain REAL their default. */
 void eval_set(Eval *, Ref leaf, const Num *whole);
 /* From now on what an op of dtype f32 makes is rounded to f32, once: the best
  * that a machine can do which keeps f32. */

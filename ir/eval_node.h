@@ -34,8 +34,8 @@ Arena *memo_arena(const EvalMemo *);
 /* The op on the parts that its operands have there. */
 void eval_part(const Graph *, Ref, Domain, const Place *, const Num *const *in,
                Num *out);
-/* n elements from `index` on (global, row-major) of random, iota, const and
- * scalar; of other leaves values by hash of name and index. */
+/* n elements from `index` on (global, row-major) of random, iota, const and, of
+ * the domain REAL, scalar; of other leaves values by hash of name and index. */
 void eval_leaf(const Node *, Domain, const Place *, int64_t index, int64_t n,
                Num *out);
 /* Ops of the families index and take. */

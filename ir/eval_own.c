@@ -56,7 +56,9 @@ static Num element(const Node *n, Domain domain, const Place *p, uint64_t key,
         return num_of(domain, n->attr.ndata ? n->attr.data[index]
                                             : n->attr.value);
     case OP_scalar:
-        return num_of(domain, n->attr.value);
+        if (domain == REAL)
+            return num_of(domain, n->attr.value);
+        return by_name(n, domain, key, index);
     case OP_iota:
         return num_of(domain, (double)iota(&n->type, n->attr.dim, index));
     case OP_random:
