@@ -67,6 +67,12 @@ char *file_read(const char *path, size_t *n, mode_t *mode)
 
 bool file_make(const char *path, const char *x, size_t n, mode_t mode)
 {
+    struct stat old;
+    if (lstat(path, &old) == 0 && !S_ISREG(old.st_mode)
+        && !S_ISLNK(old.st_mode)) {
+        errno = S_ISDIR(old.st_mode) ? EISDIR : EEXIST;
+        return false;                     /* a device is not ours to replace */
+    }
     unlink(path);
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(x, 1, n, f) == n && fchmod(fileno(f), mode) == 0;

@@ -83,9 +83,11 @@ static bool alone(const DpcApp *a, DpcStatus s)
 
 static int finish(DpcApp *a, DpcStatus s)
 {
+    bool lost = fflush(stdout) || ferror(stdout);
+    if (!s && lost)
+        s = dpc_fail(DPC_ENV, "stdout: error: cannot be written");
     if (s)
         failure_tell(a, s);
-    fflush(stdout);
     dpc_watch_leave(a->watch, alone(a, s));
     if (alone(a, s))
         a->comm->ops->abort(a->comm, dpc_exit_code(s));

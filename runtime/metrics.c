@@ -69,6 +69,7 @@ DpcStatus dpc_metrics_open(const char *path, bool quiet, int64_t every,
     m->shown = dpc_now();
     if (!path)
         return DPC_OK;
+    snprintf(m->path, sizeof m->path, "%s", path);
     m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     return m->fd >= 0 ? DPC_OK
         : dpc_fail(DPC_ENV, "%s: error: metrics: %s", path, strerror(errno));
@@ -82,14 +83,15 @@ void dpc_metrics_close(DpcMetrics *m)
     m->fd = -1;
 }
 
-static DpcStatus put(int fd, const char *text, size_t n)
+static DpcStatus put(int fd, const char *path, const char *text, size_t n)
 {
     while (n) {
         ssize_t k = write(fd, text, n);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return dpc_fail(DPC_ENV, "metrics: error: %s", strerror(errno));
+            return dpc_fail(DPC_ENV, "%s: error: metrics: %s", path,
+                            strerror(errno));
         text += k;
         n -= (size_t)k;
     }
@@ -115,7 +117,7 @@ static DpcStatus record_end(DpcMetrics *m, DpcJson *j, const DpcJsonText *t)
 {
     dpc_json_close(j, '}');
     dpc_json_newline(j);
-    return j->status ? j->status : put(m->fd, t->at, t->n);
+    return j->status ? j->status : put(m->fd, m->path, t->at, t->n);
 }
 
 static DpcStatus record(DpcMetrics *m, const DpcReport *r)
@@ -245,14 +247,15 @@ static DpcStatus line_show(DpcMetrics *m, const DpcReport *r)
     m->sum = (DpcTimes){0};
     m->sum_s = m->sum_data = 0;
     m->sum_samples = m->sum_steps = 0;
-    put(STDERR_FILENO, l.at, l.n);        /* a closed terminal is no error */
+    /* a closed terminal is no error */
+    put(STDERR_FILENO, "stderr", l.at, l.n);
     return DPC_OK;
 }
 
 void dpc_metrics_newline(DpcMetrics *m)
 {
     if (m->open_line)
-        put(STDERR_FILENO, "\n", 1);
+        put(STDERR_FILENO, "stderr", "\n", 1);
     m->open_line = false;
 }
 

@@ -32,6 +32,7 @@ typedef struct DpcReport {
 
 typedef struct DpcMetrics {
     int fd;                               /* of the JSON lines; -1: none */
+    char path[256];                       /* its name, or the head of it */
     bool quiet, tty, open_line;
     int64_t every;                        /* steps between plain lines */
     int64_t planned;                      /* bytes: spaces, stages, data */

@@ -178,6 +178,11 @@ else not_ok "train writes outputs of its last step" "no file"; fi
 ranks 1 one.bin train --data data --steps 3 --output lost=loss.npy
 exits 1 "train --output of no output" "'--output lost=loss.npy': 'train' has no such output"
 
+rc=0; ./one.bin eval --data data --out written --json > /dev/full 2> log || rc=$?
+exits 5 "results that cannot be written" "stdout: error: cannot be written"
+ranks 1 one.bin train --data data --steps 3 --resume none --metrics /dev/full
+exits 5 "metrics that cannot be written" "/dev/full: error: metrics: No space left"
+
 # ---- numbers ----
 compile nan nan.bin --micro 2
 line=$(grep -n "log()" "$models/nan.lua" | cut -d: -f1)

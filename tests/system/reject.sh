@@ -78,5 +78,10 @@ mkdir tmp
 run env CC=no-such-cc TMPDIR="$work/tmp" "$dpc" compile m.lua -o m.bin --no-cache
 if [ -z "$(ls tmp)" ]; then ok "a failed compile leaves no folder behind"
 else not_ok "a failed compile leaves no folder behind" "$(ls tmp)"; fi
+mknod device c 1 3 2> /dev/null || mkfifo device
+run "$dpc" compile m.lua -o device
+exits 5 "a binary in place of a device" 'device: error: cannot write the binary: File exists'
+if [ -e device ] && [ ! -f device ]; then ok "the device is left alone"
+else not_ok "the device is left alone" "$(ls -l device)"; fi
 run "$dpc" compile m.lua -o /proc/m.bin
 exits 5 "a binary that cannot be written" '/proc/m.bin'
