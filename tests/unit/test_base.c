@@ -129,6 +129,23 @@ static void numbers_read_back_to_the_bit(void **state)
                         "1.1283791670955126");
 }
 
+static void common_directives_print_as_printf_does(void **state)
+{
+    (void)state;
+    char want[256];
+    static const long long v[] = { 0, 9, -10, INT32_MAX, INT32_MIN };
+    for (int i = 0; i < COUNT(v); i++) {
+        snprintf(want, sizeof want, "%d|%u|%lld|%c%%|%s|%5.2f %s", (int)v[i],
+                 (unsigned)v[i], v[i], 'x', "", 1.5, "end");
+        assert_string_equal(fmt(arena, "%d|%u|%lld|%c%%|%s|%5.2f %s",
+                                (int)v[i], (unsigned)v[i], v[i], 'x', "", 1.5,
+                                "end"), want);
+    }
+    assert_string_equal(fmt(arena, "%lld", (long long)INT64_MIN),
+                        "-9223372036854775808");
+    assert_string_equal(fmt(arena, "%s", ""), "");
+}
+
 /* ---- errors ---- */
 
 static void an_error_returns_to_its_trap_with_its_notes(void **state)
@@ -429,6 +446,7 @@ int main(void)
         cmocka_unit_test(one_spelling_is_one_pointer),
         cmocka_unit_test(texts_grow_by_pieces_of_any_length),
         cmocka_unit_test(numbers_read_back_to_the_bit),
+        cmocka_unit_test(common_directives_print_as_printf_does),
         cmocka_unit_test(an_error_returns_to_its_trap_with_its_notes),
         cmocka_unit_test(traps_nest),
         cmocka_unit_test(a_long_message_is_cut),
