@@ -22,6 +22,7 @@
  * costs nothing and nothing is sent.  This is how a whole constant meets a
  * sharded activation without a special case.  A broadcast of data is made
  * again from its operand, which is the smaller one to send. */
+#include "passes/letter.h"
 #include "passes/ring.h"
 
 typedef struct Made { Ref from, to; struct Made *next; } Made;
@@ -42,6 +43,8 @@ typedef struct Prop {
     Rounds *rounds;                       /* by node of in */
     const Lie **comes;                    /* by node of in: how products read
                                              it, a part a turn; NULL */
+    Ref *turned;                          /* by node of in: it, in the turns of
+                                             rings that it has not left; NONE */
 } Prop;
 
 static Type own_rows(Type t)
@@ -116,55 +119,6 @@ static Ref label_like(Graph *g, Ref q, Ref r)
 }
 
 static Ref again(Prop *p, Ref r, const Type *want);
-
-/* Inner letters of a group carry no axes. */
-static void inner_letters(const Sig *s, bool *inner)
-{
-    memset(inner, 0, NLETTER * sizeof *inner);
-    for (int i = 0; i <= s->nin; i++) {
-        const Term *t = i < s->nin ? &s->in[i] : &s->out;
-        for (int d = 0; d < t->ndim; d++)
-            for (int k = 1; k < t->dim[d].n; k++)
-                inner[(int)t->dim[d].c[k]] = true;
-    }
-}
-
-/* Parts of a dimension of several letters are whole numbers of the inner ones;
- * those of a letter by itself may be uneven; those under a window have the
- * rules of windows.  A table's rows are looked for
- * between two numbers, so that padding stands at their end alone. */
-static bool cuts(const Graph *g, const Sig *s, Op op, int c, Split split)
-{
-    if (s->extent[c])
-        return sig_cuts(s, &g->mesh, op, c, split);
-    if (ops[op].family == FAMILY_take && c == 'v' && split >> 4)
-        return s->size[c] % split_parts(&g->mesh, split) == 0;
-    for (int i = 0; i <= s->nin; i++) {
-        const Term *t = i < s->nin ? &s->in[i] : &s->out;
-        for (int d = 0; d < t->ndim; d++)
-            if (t->dim[d].n > 1 && t->dim[d].c[0] == c)
-                return sig_group_cuts(s, &g->mesh, c, split);
-    }
-    return true;
-}
-
-/* The wanted split of each letter, read off the wanted result. */
-static bool letter_splits(const Graph *g, const Sig *s, Op op,
-                          const Type *want, Split *of)
-{
-    bool inner[NLETTER];
-    inner_letters(s, inner);
-    memset(of, 0, NLETTER * sizeof *of);
-    for (int d = 0; d < s->out.ndim; d++) {
-        const Dim *m = &s->out.dim[d];
-        int c = m->c[0];
-        if (want->split[d] && (s->extent[c] || s->fixed[c] || inner[c]
-                || !cuts(g, s, op, c, want->split[d])))
-            return false;
-        of[(int)m->c[0]] = want->split[d];
-    }
-    return true;
-}
 
 /* Operand i, remade so that its dimensions lie as the letters do. */
 static Ref operand_again(Prop *p, const Sig *s, int i, Ref x, const Split *of,
@@ -276,7 +230,7 @@ static void wishes(const Graph *g, const Sig *s, Op op, const Ref *in,
                    Wish *w)
 {
     bool inner[NLETTER];
-    inner_letters(s, inner);
+    letters_inner(s, inner);
     memset(w, 0, NLETTER * sizeof *w);
     for (int i = 0; i < s->nin; i++) {
         const Type *t = &g->node[in[i]].type;
@@ -287,7 +241,7 @@ static void wishes(const Graph *g, const Sig *s, Op op, const Ref *in,
             const Dim *m = &s->in[i].dim[d];
             int c = m->c[0];
             bool may = t->split[d] && !s->fixed[c] && !inner[c]
-                && cuts(g, s, op, c, t->split[d]);
+                && letter_cuts(g, s, op, c, t->split[d]);
             mine.split = t->split[d];
             if (may && (!w[c].split || outranks(&mine, &w[c])))
                 w[c] = mine;
@@ -315,15 +269,6 @@ static void one_letter_an_axis(const Mesh *m, bool rings, Wish *w)
             w[best].split = 0;
         used |= split_axes(w[best].split);
     }
-}
-
-static int64_t result_volume(const Sig *s)
-{
-    int64_t v = 1;
-    for (int d = 0; d < s->out.ndim; d++)
-        for (int k = 0; k < s->out.dim[d].n; k++)
-            v *= s->size[(int)s->out.dim[d].c[k]];
-    return v;
 }
 
 /* May operand i stay pending, with the letters split as chosen? */
@@ -356,7 +301,7 @@ static bool stays_pending(const Prop *p, const Node *n, const Sig *s,
     for (int k = 0; k < n->nin; k++) {
         const Type *t = &g->node[in[k]].type;
         if (t->partial && (p->uses[n->in[k]] > 1
-                           || result_volume(s) > type_volume(t)))
+                           || letters_volume(s) > type_volume(t)))
             return false;
     }
     return may_stay_pending(g, n->op, s, in, i, w);
@@ -411,7 +356,7 @@ static Type constrained(const Prop *p, const Node *n, const Type *have)
 {
     const Mesh *m = &p->c.out->mesh;
     const ValuePlan *v = &p->plan->value[n->attr.id];
-    const Lie *l = n->attr.use ? &v->grad : &v->lie;
+    const Lie *l = ring_lie(p->plan, n);
     Axes said = 0, time = mesh_axes(m, TIME);
     Type t = whole(*have);
     if (l->ndim > t.ndim)
@@ -469,27 +414,79 @@ static void queries_stay(const Sig *s, Wish *w)
     }
 }
 
-/* The product's operands that shall come round do. */
-static void come_round(Prop *p, const Node *n, const Sig *s, Rounds rounds,
-                       Ref *in)
+/* How many rings a node with these operands comes after. */
+static Rounds rounds_of(const Prop *p, const Node *n, const Ref *in)
+{
+    Rounds most = 0;
+    for (int i = 0; i < n->nin; i++) {
+        bool inside = in[i] == p->turned[n->in[i]];
+        Rounds k = p->rounds[n->in[i]] - inside;
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+/* A product reads what shall come round a part a turn; as it is, if it is in
+ * these turns already. */
+static void come_round(Prop *p, const Node *n, const Sig *s, Ref *in)
 {
     const Graph *g = p->c.out;
-    Ref was[2] = { in[0], in[1] };
+    Ref home[2] = { in[0], in[1] };
+    Type want[2];
+    bool asks[2] = { false, false };
     for (int i = 0; i < 2; i++) {
-        Type t = g->node[was[i]].type;
-        if (p->comes[n->in[i]] && ring_reads(g, s, was, i,
-                                             p->comes[n->in[i]], &t))
-            in[i] = ring_want(p, was[i], &t, n, rounds);
+        const Lie *l = p->comes[n->in[i]];
+        Ref inside = p->turned[n->in[i]];
+        want[i] = g->node[home[i]].type;
+        asks[i] = l && ring_reads(g, s, home, i, l, &want[i]);
+        if (asks[i] && inside != NONE
+            && type_equal(&g->node[inside].type, &want[i]))
+            in[i] = inside, asks[i] = false;
     }
+    Rounds rounds = rounds_of(p, n, in);
+    for (int i = 0; i < 2; i++)
+        if (asks[i])
+            in[i] = ring_want(p, home[i], &want[i], n, rounds);
+}
+
+/* What goes by points, and sums over them, go on in the turns of the ring that
+ * their operands are in, if nothing else has to be sent for it. */
+static void go_on(Prop *p, const Node *n, const Sig *s, Ref *in)
+{
+    const Graph *g = p->c.out;
+    Type want[NIN];
+    Ref x[NIN];
+    bool any = false;
+    for (int i = 0; i < n->nin && n->nin <= NIN; i++) {
+        x[i] = p->turned[n->in[i]];
+        any |= x[i] != NONE;
+        x[i] = x[i] == NONE ? in[i] : x[i];
+        if (g->node[x[i]].type.partial && p->uses[n->in[i]] > 1)
+            return;
+    }
+    if (!any || n->segment == UPDATE || !ring_goes_on(g, s, n->op, x, want))
+        return;
+    for (int i = 0; i < n->nin; i++)
+        if ((x[i] = again(p, x[i], &want[i])) == NONE)
+            return;
+    memcpy(in, x, (size_t)n->nin * sizeof *x);
+}
+
+/* A value in the turns of a ring stays there if nothing else is said of its
+ * parts. */
+static Ref constrain_turned(const Prop *p, const Node *n, Ref home)
+{
+    const Graph *g = p->c.out;
+    Ref r = p->turned[n->in[0]];
+    bool same = r != NONE && home == p->c.map[n->in[0]];
+    return same && ring_keeps(&g->mesh, ring_lie(p->plan, n), &g->node[r].type,
+                              &g->node[home].type) ? r : NONE;
 }
 
 static Ref place(Prop *p, Ref r)
 {
     Graph *g = p->c.out;
     const Node *n = &p->c.in->node[r];
-    for (int i = 0; i < n->nin; i++)
-        if (p->rounds[n->in[i]] > p->rounds[r])
-            p->rounds[r] = p->rounds[n->in[i]];
     Ref in[NIN], few[NIN], *x = few, *was = in;
     Wish w[NLETTER];
     if (n->nin > NIN) {
@@ -499,8 +496,9 @@ static Ref place(Prop *p, Ref r)
     for (int i = 0; i < n->nin; i++)
         was[i] = x[i] = finished(p, n, n->in[i]);
     Sig s = sig_bind(g, n->op, &n->attr, was, n->nin, n->loc);
-    if (p->twins && n->op == OP_dot)
-        come_round(p, n, &s, p->rounds[r], was);
+    if (p->twins)
+        (n->op == OP_dot ? come_round : go_on)(p, n, &s, was);
+    p->rounds[r] = rounds_of(p, n, was);
     if (n->nin == 1 && p->comes[n->in[0]])
         p->comes[r] = ring_through(n->op, &s, p->comes[n->in[0]], p->scratch);
     wishes(g, &s, n->op, was, w);
@@ -527,6 +525,7 @@ static Ref place(Prop *p, Ref r)
     Type t = ring_left(&g->mesh, &m->type);
     Ref left = have_want(p, q, &t);
     p->rounds[r] += left != q;
+    p->turned[r] = left != q ? q : NONE;
     return left;
 }
 
@@ -571,9 +570,11 @@ Graph *pass_propagate(const Graph *in, Job *j)
                graph_uses(in, j->scratch), leaves_ahead(in, j->scratch),
                j->plan, ring_twins(&in->mesh),
                alloc(j->scratch, (in->n + 1) * sizeof *p.rounds),
-               alloc(j->scratch, (in->n + 1) * sizeof *p.comes) };
+               alloc(j->scratch, (in->n + 1) * sizeof *p.comes),
+               alloc(j->scratch, (in->n + 1) * sizeof *p.turned) };
     Graph *g = p.c.out;
     for (Ref r = 0; r < in->n; r++) {
+        p.turned[r] = NONE;
         const Node *n = &in->node[r];
         if (n->op == OP_reshard || n->op == OP_constrain)
             p.rounds[r] = p.rounds[n->in[0]];
@@ -582,8 +583,8 @@ Graph *pass_propagate(const Graph *in, Job *j)
         else if (n->op == OP_constrain) {
             p.c.map[r] = constrain(&p, n);
             p.comes[r] = ring_said(j->plan, n);
-        }
-        else if (ops[n->op].leaf)
+            p.turned[r] = constrain_turned(&p, n, p.c.map[r]);
+        } else if (ops[n->op].leaf)
             copy_node(&p.c, r);
         else
             p.c.map[r] = place(&p, r);

@@ -18,6 +18,7 @@
  * over the ranks is folded, each turn's result goes to the rank that keeps it,
  * and is added up there: a scatter in chunks. */
 #include "passes/ring.h"
+#include "passes/letter.h"
 
 Axes ring_twins(const Mesh *m)
 {
@@ -65,14 +66,30 @@ Split ring_round(const Mesh *m, Split said, Split have)
     return to;
 }
 
-const Lie *ring_said(const Plan *plan, const Node *n)
+const Lie *ring_lie(const Plan *plan, const Node *n)
 {
     if (!plan || n->attr.id >= plan->nvalue)
         return NULL;
     const ValuePlan *v = &plan->value[n->attr.id];
-    const Lie *l = n->attr.use ? &v->grad : &v->lie;
+    return n->attr.use ? &v->grad : &v->lie;
+}
+
+bool ring_keeps(const Mesh *m, const Lie *l, const Type *have,
+                const Type *home)
+{
+    bool keeps = !have->partial;
+    for (int d = 0; l && d < have->ndim; d++)
+        keeps &= have->split[d] == home->split[d] || d >= l->ndim
+            || l->free[d] || have->split[d]
+            == ring_round(m, l->split[d], home->split[d]);
+    return keeps;
+}
+
+const Lie *ring_said(const Plan *plan, const Node *n)
+{
+    const Lie *l = ring_lie(plan, n);
     Axes said = 0;
-    for (int d = 0; d < l->ndim; d++)
+    for (int d = 0; l && d < l->ndim; d++)
         said |= split_axes(l->split[d]);
     return said & ring_twins(&plan->mesh) ? l : NULL;
 }
@@ -117,6 +134,54 @@ bool ring_reads(const Graph *g, const Sig *s, const Ref *in, int i,
         reads |= worth;
     }
     return reads;
+}
+
+/* The parts that letters have in the turns of rings; false: two of one letter,
+ * a twin of two letters, or none. */
+static bool turns_of_letters(const Graph *g, const Sig *s, Op op,
+                             const Ref *in, Split *of)
+{
+    Axes twins = ring_twins(&g->mesh), used = 0;
+    bool inner[NLETTER];
+    letters_inner(s, inner);
+    memset(of, 0, NLETTER * sizeof *of);
+    for (int i = 0; i < s->nin; i++)
+        for (int d = 0; d < s->in[i].ndim; d++) {
+            Split split = g->node[in[i]].type.split[d];
+            int c = s->in[i].dim[d].c[0];
+            if (!(split_axes(split) & twins) || of[c] == split)
+                continue;
+            if (of[c] || inner[c] || used & split_axes(split) & twins
+                || !letter_cuts(g, s, op, c, split))
+                return false;
+            of[c] = split;
+            used |= split_axes(split);
+        }
+    return used;
+}
+
+bool ring_goes_on(const Graph *g, const Sig *s, Op op, const Ref *in,
+                  Type *want)
+{
+    Split of[NLETTER];
+    bool alike = s->nin == 2 && op_linear(op, 0, 1);
+    if (ops[op].family != FAMILY_nest || ops[op].arity < 0
+        || !turns_of_letters(g, s, op, in, of))
+        return false;
+    for (int i = 0; i < s->nin; i++) {
+        const Type *t = &g->node[in[i]].type;
+        alike &= type_equal(t, &g->node[in[0]].type);
+        want[i] = *t;
+        for (int d = 0; d < s->in[i].ndim; d++)
+            if (of[(int)s->in[i].dim[d].c[0]])
+                want[i].split[d] = of[(int)s->in[i].dim[d].c[0]];
+        if (s->in[i].unread || type_halo(t))
+            return false;
+    }
+    for (int i = 0; i < s->nin; i++)
+        if (g->node[in[i]].type.partial && !alike)
+            return false;
+    return true;
 }
 
 bool ring_between(const Mesh *m, const Type *have, const Type *want)
