@@ -118,12 +118,22 @@ static const UnitCall *call_of(Unit *u, Program *p, const Ref *node, int n,
     return c;
 }
 
+/* What later turns join to a result, they add to what is there. */
+static bool adds(const Graph *g, Ref r, int turn)
+{
+    const Node *n = &g->node[r];
+    Axes time = n->attr.axes & mesh_axes(&g->mesh, TIME);
+    return n->op == OP_all_gather && time
+        && turn_instance(&g->mesh, time, turn);
+}
+
 static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
 {
     for (int i = 0; i < k->nin; i++)
         arg_read(u, p, q, k->in[i]);
     for (int i = 0; i < k->nout; i++)
-        arg_write(u, p, q, k->out[i]);
+        arg_add(u, p, buf_of(u, p, k->out[i], q->turn), DPC_WRITE
+                | (adds(p->g, k->out[i], q->turn) ? DPC_READ : 0));
     p->flops += k->flops;
 }
 
