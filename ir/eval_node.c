@@ -289,8 +289,8 @@ static uint64_t field_dot(uint64_t acc, const Num *x, int64_t sx, const Num *y,
 }
 
 /* The innermost loop of sums of products; the order of sums is that of the
- * strips. */
-static void products(const Nest *t, int64_t from, int64_t n)
+ * strips.  Not inlined: what the walk keeps in registers would lie in theirs. */
+__attribute__((noinline)) static void products(const Nest *t, int64_t from, int64_t n)
 {
     const Loop *l = &t->loop[t->nloop - 1];
     int a = t->factor[0], b = t->factor[1];
