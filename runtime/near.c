@@ -60,7 +60,8 @@ int dpc_names_near(DpcNamed of, uint32_t n, DpcNameAt at, const void *arg,
         int most = 2 * both / 3 - other;
         if (k == DPC_NEAR && off[k - 1] - 1 - other < most)
             most = off[k - 1] - 1 - other;
-        int d = b.name && most >= 0 ? dpc_edits(of.name, b.name, most) : most + 1;
+        int d = b.name && most >= 0 ? dpc_edits(of.name, b.name, most)
+                                    : most + 1;
         if (d > most)
             continue;
         k += k < DPC_NEAR;
