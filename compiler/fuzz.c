@@ -100,10 +100,20 @@ static uint32_t step_nodes(const Trail *t)
     return t->stop[i].g->n;
 }
 
+/* Does a product read, or make, a part a turn of a ring? */
+static bool in_chunks(const Graph *g, const Node *n)
+{
+    Axes a = n->op == OP_dot ? type_axes(&n->type) : 0, twins = 0;
+    for (int i = 0; a && i < g->mesh.naxis; i++)
+        twins |= mesh_home(&g->mesh, i) < 0 ? 0 : (Axes)(1u << i);
+    return a & twins;
+}
+
 /* What leaves a node behind is there only where there is one. */
 static FeatureSet seen_of(const Trail *t, FeatureSet has)
 {
     FeatureSet marks = FEATURE_SET(halos) | FEATURE_SET(rings)
+        | FEATURE_SET(chunks)
         | FEATURE_SET(compress) | FEATURE_SET(offload) | FEATURE_SET(spill);
     FeatureSet seen = 0;
     for (uint32_t i = 0; i < t->n; i++)
@@ -111,6 +121,7 @@ static FeatureSet seen_of(const Trail *t, FeatureSet has)
             const Node *n = &t->stop[i].g->node[r];
             seen |= n->op == OP_halo ? FEATURE_SET(halos)
                   : n->op == OP_ring ? FEATURE_SET(rings)
+                  : in_chunks(t->stop[i].g, n) ? FEATURE_SET(chunks)
                   : n->op == OP_copy && n->segment == FORWARD
                         && n->place == HOST ? FEATURE_SET(spill)
                   : n->op != OP_state && n->op != OP_param ? 0

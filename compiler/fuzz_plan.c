@@ -428,6 +428,7 @@ static Plan *plan_once(Draw *d, const Graph *g, Arena *a, const Plan *of,
     values_draw(&w), storage_draw(&w), compress_draw(&w);
     rows_draw(d, p, g, a, want, &w.has);
     rings_draw(d, p, g, a, want, &w.has);
+    chunks_draw(d, p, g, a, want, &w.has);
     offload_draw(&w);
     *has_what = w.has;
     return p;

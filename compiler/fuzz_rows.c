@@ -1,7 +1,7 @@
 /* fuzz_rows.c -- pictures and tokens in parts by chance: what convolutions
  * read lies over one axis along its rows or its columns, as far as windows let
  * it be cut; queries and keys of attentions in one piece over one that has a
- * twin in time, by tokens. */
+ * twin in time, by tokens; products read a part a turn of such an axis. */
 #include "compiler/verify.h"
 
 /* Along dimension d of its picture, may node n be cut over that axis, and do
@@ -87,6 +87,14 @@ static bool ring_put(Plan *p, const Graph *g, Arena *a, const Node *n,
     return may;
 }
 
+static int twin_new(Plan *p, Arena *a, int axis)
+{
+    const Axis *of = &p->mesh.axis[axis];
+    p->mesh.axis[p->mesh.naxis] =
+        (Axis){ fmt(a, "%s'", of->name), of->size, TIME };
+    return p->mesh.naxis++;
+}
+
 void rings_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
                 FeatureSet *has)
 {
@@ -100,8 +108,62 @@ void rings_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
             any |= ring_put(p, g, a, &g->node[r], axis);
     if (!any)
         return;
-    const Axis *of = &p->mesh.axis[axis];
-    p->mesh.axis[p->mesh.naxis++] =
-        (Axis){ fmt(a, "%s'", of->name), of->size, TIME };
+    twin_new(p, a, axis);
     *has |= FEATURE_SET(rings);
+}
+
+/* Does that leaf lie over the axis along dimension d, now? */
+static bool leaf_along(Plan *p, Arena *a, const Node *n, int d, int axis)
+{
+    uint32_t i = 0;
+    Axes has = 0;
+    while (i < p->nleaf && strcmp(p->leaf[i].name, n->name) != 0)
+        i++;
+    if (i == p->nleaf) {
+        GROW(a, p->leaf, p->nleaf, p->leafcap);
+        p->leaf[p->nleaf++] = (LeafPlan){ .name = n->name,
+                                          .ndim = n->type.ndim };
+    }
+    LeafPlan *l = &p->leaf[i];
+    for (int k = 0; k < l->ndim; k++)
+        has |= split_axes(l->split[k]);
+    if (has >> axis & 1)
+        return split_axes(l->split[d]) >> axis & 1;
+    l->split[d] = split_push(l->split[d], axis);
+    return true;
+}
+
+/* A product with a weight, whose columns lie over the axis: what it reads
+ * comes round. */
+static bool chunk_put(Plan *p, const Graph *g, Arena *a, const Node *n,
+                      int axis, int twin)
+{
+    Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
+    const Node *x = &g->node[n->in[0]], *w = &g->node[n->in[1]];
+    int at = apart_from(&s.in[0], &s.in[1]), to = apart_from(&s.in[1],
+                                                             &s.in[0]);
+    if (at < 0 || to < 0 || ops[x->op].leaf || w->op != OP_param
+        || !leaf_along(p, a, w, to, axis))
+        return false;
+    lie_along(p, a, x, at, twin);
+    return true;
+}
+
+void chunks_draw(Draw *d, Plan *p, const Graph *g, Arena *a, FeatureSet want,
+                 FeatureSet *has)
+{
+    int axis = space_axis(d, &p->mesh), twin = -1;
+    bool asked = want & FEATURE_SET(chunks), any = false;
+    for (int i = 0; i < p->mesh.naxis; i++)
+        if (mesh_home(&p->mesh, i) >= 0)
+            axis = mesh_home(&p->mesh, i), twin = i;
+    if (axis < 0 || (twin < 0 && p->mesh.naxis == NAXIS)
+        || (draw_below(d, 10) >= 1 && !asked))
+        return;
+    twin = twin < 0 ? twin_new(p, a, axis) : twin;
+    for (Ref r = 0; r < g->n; r++)
+        if (g->node[r].op == OP_dot && (draw_below(d, 4) || asked))
+            any |= chunk_put(p, g, a, &g->node[r], axis, twin);
+    if (any)
+        *has |= FEATURE_SET(chunks);
 }

@@ -62,6 +62,7 @@ int verify_fuzz(const Options *);
     X(compress,          NULL,          1, 0) \
     X(halos,             NULL,          1, 0) \
     X(rings,             NULL,          1, 0) \
+    X(chunks,            NULL,          1, 0) \
     X(offload,           NULL,          0, 0) \
     X(spill,             NULL,          0, 0) \
     X(frozen,            NULL,          0, 0) \
@@ -129,6 +130,8 @@ void rows_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                FeatureSet *has);
 void rings_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
                 FeatureSet *has);
+void chunks_draw(Draw *, Plan *, const Graph *, Arena *, FeatureSet want,
+                 FeatureSet *has);
 
 /* fuzz_shipped.c: the plan of a shipped partitioner for the graph, with
  * options by chance; NULL: none is wanted, or it refuses. */

@@ -1,4 +1,4 @@
-/* letter.c -- which letters of a signature may carry axes, and which. */
+/* letter.c -- which letters of a signature may carry axes; how types lie. */
 #include "passes/letter.h"
 
 void letters_inner(const Sig *s, bool *inner)
@@ -51,4 +51,16 @@ int64_t letters_volume(const Sig *s)
         for (int k = 0; k < s->out.dim[d].n; k++)
             v *= s->size[(int)s->out.dim[d].c[k]];
     return v;
+}
+
+bool split_finer(const Type *have, const Type *want)
+{
+    bool is = !have->partial && !want->partial && !type_equal(have, want);
+    for (int d = 0; is && d < have->ndim; d++) {
+        Split kept = want->split[d];
+        while (kept != have->split[d] && kept)
+            kept = split_without(kept, (Axes)(1u << split_minor(kept)));
+        is = kept == have->split[d];
+    }
+    return is;
 }

@@ -1,4 +1,4 @@
-/* letter.h -- which letters of a signature may carry axes. */
+/* letter.h -- which letters of a signature may carry axes; how types lie. */
 #ifndef DPC_LETTER_H
 #define DPC_LETTER_H
 
@@ -15,5 +15,7 @@ int64_t letters_volume(const Sig *);      /* numbers of the result */
 /* of[NLETTER]: as the wanted result says; false: it cannot be made so. */
 bool letter_splits(const Graph *, const Sig *, Op, const Type *want,
                    Split *of);
+/* Is it the same, cut finer? */
+bool split_finer(const Type *have, const Type *want);
 
 #endif

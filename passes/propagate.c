@@ -375,19 +375,6 @@ static Type constrained(const Prop *p, const Node *n, const Type *have)
     return t;
 }
 
-/* Is it the same, cut finer? */
-static bool finer(const Type *have, const Type *want)
-{
-    bool is = !have->partial && !want->partial && !type_equal(have, want);
-    for (int d = 0; is && d < have->ndim; d++) {
-        Split kept = want->split[d];
-        while (kept != have->split[d] && kept)
-            kept = split_without(kept, (Axes)(1u << split_minor(kept)));
-        is = kept == have->split[d];
-    }
-    return is;
-}
-
 /* What nobody else reads is made in parts, not cut afterwards. */
 static Ref constrain(Prop *p, const Node *n)
 {
@@ -396,7 +383,7 @@ static Ref constrain(Prop *p, const Node *n)
         return r;
     const Node *of = &p->c.out->node[r];
     Type t = constrained(p, n, &of->type);
-    if (p->uses[n->in[0]] == 1 && finer(&of->type, &t) && !ops[of->op].leaf)
+    if (p->uses[n->in[0]] == 1 && split_finer(&of->type, &t) && !ops[of->op].leaf)
         q = nest_again(p, r, &t, true);
     return q == NONE ? have_want(p, r, &t) : label_like(p->c.out, q, r);
 }
