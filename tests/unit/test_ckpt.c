@@ -330,7 +330,7 @@ static void missing_params_and_left_overs_are_listed(void **state)
     init_here = "clip.";
     assert_int_equal(world_run(init_from), DPC_USER);
     assert_non_null(strstr(ranks[0].text, "no param of this model is called "
-                           "\"clip....\""));
+                           "\"clip.*\""));
 }
 
 static void only_trainable_params_may_be_missing(void **state)
