@@ -197,7 +197,7 @@ bool kernel_form(Kernel *, const char **why);
 
 /* ---- printing, shared by the targets ---- */
 
-typedef struct Text { Arena *arena; char *p; uint32_t n, cap; } Text;
+typedef Str Text;
 
 void text_add(Text *, const char *, ...) __attribute__((format(printf, 2, 3)));
 void text_indent(Text *, int depth);

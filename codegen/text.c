@@ -7,21 +7,15 @@
 #include "codegen/kernel.h"
 #include "ir/expr.h"
 #include <math.h>
-#include <stdarg.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 void text_add(Text *t, const char *f, ...)
 {
-    va_list ap, cp;
+    va_list ap;
     va_start(ap, f);
-    va_copy(cp, ap);
-    uint32_t n = (uint32_t)vsnprintf(NULL, 0, f, cp);
-    va_end(cp);
-    GROW(t->arena, t->p, t->n + n + 1, t->cap);
-    vsnprintf(t->p + t->n, n + 1, f, ap);
+    str_addv(t, f, &ap);
     va_end(ap);
-    t->n += n;
 }
 
 void text_line(Text *t, int depth, const char *f, ...)

@@ -8,7 +8,6 @@
  * time. */
 #include "ir/base.h"
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -324,7 +323,7 @@ static int put_one(Str *s, const char *f, va_list *ap)
 
 /* Graphs of 10^5 nodes are texts of 10^7 characters, in pieces of a name or a
  * number: those are put without printf, which has the rest. */
-static void str_addv(Str *s, const char *f, va_list *ap)
+void str_addv(Str *s, const char *f, va_list *ap)
 {
     for (;;) {
         size_t n = strcspn(f, "%");

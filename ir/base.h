@@ -3,6 +3,7 @@
 #define DPC_BASE_H
 
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,6 +35,7 @@ void grow_(Arena *, void **p, size_t each, uint32_t *cap, size_t want);
  * until the first str_add. */
 typedef struct Str { Arena *arena; char *p; uint32_t n, cap; } Str;
 void str_add(Str *, const char *, ...) __attribute__((format(printf, 2, 3)));
+void str_addv(Str *, const char *, va_list *);     /* moves the list */
 /* The shortest decimal that strtod reads back as this very double (subnormal
  * ones: not the shortest); inf, nan as strtod reads them.  Returns out. */
 char *num_text(char out[32], double);
