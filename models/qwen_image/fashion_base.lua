@@ -8,6 +8,7 @@ local fashion = require "fashion"
 
 local batch = dpc.option("batch", 96, "triplets a step, a multiple of 3", 1)
 local steps = dpc.option("steps", 900, "steps of the whole training", 1)
+local judged = dpc.option("judged", true, "are pictures drawn and measured?")
 
 -- As many of each kind, f32 [batch].
 local function kinds()
@@ -51,7 +52,8 @@ end
 
 return {
   name = "edit",
-  entries = { train = train, eval = eval, draw = draw },
-  runs = { draw = { "draw" } },
+  entries = { train = train, eval = judged and eval or nil,
+              draw = judged and draw or nil },
+  runs = judged and { draw = { "draw" } } or nil,
   meta = data.meta(),
 }

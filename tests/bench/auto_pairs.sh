@@ -18,7 +18,8 @@ trap 'rm -rf "$work"' EXIT
 # step PARTITIONER...: milliseconds of the plan; nothing where there is none.
 step() {
     "$dpc" plan $model $where --partitioner "$@" -o "$work/plan.$1" 2>&1 |
-        awk 'NR == 2 && NF > 7 && !/do(es)? not fit|refused/ { print $(NF - 5) }'
+        awk 'NR == 2 && NF > 7 && $(NF - 5) ~ /^[0-9.]+$/ &&
+            !/do(es)? not fit/ { print $(NF - 5) }'
 }
 
 # row MODEL CLUSTER: a line of the table.

@@ -8,7 +8,7 @@
 # optimizes them is for other tests (system/equality).
 . "$(dirname "$0")/../system/lib.sh"
 "$tool" idx photos 256 28 28
-quick
+quick ${QUICK:-}
 
 # ranks, micro-batches, partitioner and its options
 plans='2 1 ddp

@@ -33,17 +33,19 @@ compile() {
     "$dpc" compile "$lua" -o "$bin" "$@" > log 2>&1
 }
 
-# From here on dpc's C compiler is told to be quick: kernels that run for
-# milliseconds are compiled for seconds.  How it optimizes them is for other
-# tests (equality, exact).  One file for all tests, made once: what the cache
-# has is told apart by the compiler's path and age.
+# From here on dpc's C compiler is told to be quick, by $1 or -O0: kernels that
+# run for milliseconds are compiled for seconds.  How it optimizes them is for
+# other tests (equality, exact).  One file for all tests, made once: what the
+# cache has is told apart by the compiler's path and age.
 quick() {
-    if [ ! -x "$top/quick" ]; then
-        printf '#!/bin/sh\nexec %s "$@" -O0\n' "${CC:-gcc}" > "$work/quick"
-        chmod +x "$work/quick"
-        ln "$work/quick" "$top/quick" 2> /dev/null
+    name=quick${1:--O0}
+    if [ ! -x "$top/$name" ]; then
+        printf '#!/bin/sh\nexec %s "$@" %s\n' "${CC:-gcc}" "${1:--O0}" \
+            > "$work/$name"
+        chmod +x "$work/$name"
+        ln "$work/$name" "$top/$name" 2> /dev/null
     fi
-    export CC="$top/quick"
+    export CC="$top/$name"
 }
 
 # run COMMAND...: at most ten minutes, SLOW times; its talk in log, its exit code in rc.
