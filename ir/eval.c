@@ -491,6 +491,7 @@ const Num *eval_get(Eval *e, Ref r)
     memset(whole.split, 0, sizeof whole.split);
     memset(whole.lo, 0, sizeof whole.lo);
     memset(whole.hi, 0, sizeof whole.hi);
+    memset(whole.step, 0, sizeof whole.step);
     whole.partial = 0;
     fetch(e, r, origin, partial, (Axes)~0u, &whole, out);
     agree(e, r, &whole, out);
