@@ -125,8 +125,12 @@ static Ref operand_again(Prop *p, const Sig *s, int i, Ref x, const Split *of,
                          bool send)
 {
     Type t = whole(p->c.out->node[x].type);
-    for (int d = 0; d < t.ndim; d++)
+    for (int d = 0; d < t.ndim; d++) {
         t.split[d] = of[(int)s->in[i].dim[d].c[0]];
+        sig_rows(s, &p->c.out->mesh, i, d, t.split[d], &t);
+    }
+    if (type_halo(&t) && !send)           /* rows of others must move */
+        return NONE;
     return send ? have_want(p, x, &t) : again(p, x, &t);
 }
 

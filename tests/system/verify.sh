@@ -117,9 +117,8 @@ done
 exits 6 "a pair that crashes is told" \
     '^seed 70001: unet, .* CRASHED the compiler stopped' '^    mesh = '
 
-# Drawn models under drawn plans (`./build.sh verify`: hundreds); one of fifty
-# carries a planted fault.
-run "$dpc" verify --fuzz 50 --seed 7 --json
-exits 0 "fifty drawn pairs are proven" '"mismatches": 0, "crashes": 0' \
-    '"planted": 1, "found": 1'
+# Drawn models under drawn plans; two of the hundred carry a planted fault.
+run "$dpc" verify --fuzz 100 --seed 7 --json
+exits 0 "a hundred drawn pairs are proven" '"mismatches": 0, "crashes": 0' \
+    '"planted": 2, "found": 2'
 note "$(grep -o '"proven": [0-9]*\|"seconds": [0-9.]*' log | tr '\n' ' ')"

@@ -154,7 +154,7 @@ static inline int64_t offset_in(const Mesh *x, const Type *t, const int *coord,
 {
     int64_t at = 0;
     for (int d = 0; d < t->ndim; d++) {
-        Part p = split_part(x, t->split[d], t->dim[d], coord);
+        Part p = type_part(x, t, d, coord);
         int64_t k = global[d] - p.at;
         if (k < 0 || k >= p.n)
             return -1;
@@ -169,7 +169,7 @@ static inline bool global_of(const Mesh *x, const Type *t, const int *coord,
 {
     bool held = true;
     for (int d = 0; d < t->ndim; d++) {
-        Part p = split_part(x, t->split[d], t->dim[d], coord);
+        Part p = type_part(x, t, d, coord);
         global[d] = p.at + idx[d];
         held &= idx[d] < p.n;
     }
@@ -318,6 +318,7 @@ static inline void leaf_fill(Sim *m, Ref r, const Num *whole)
     Type part = type_local(x, t), all = *t;
     Num *v = alloc(m->arena, (size_t)(elements(m, r) + 1) * sizeof *v);
     memset(all.split, 0, sizeof all.split);
+    memset(all.step, 0, sizeof all.step);
     for (int k = 0; k < m->nrank; k++)
         for (int turn = 0; turn < m->s->buf[r].slots; turn++) {
             int64_t idx[NDIM] = { 0 }, global[NDIM];
@@ -369,6 +370,7 @@ static inline void sim_compare(Sim *m, Eval *e, Ref value, Ref at,
     Type part = type_local(x, t), all = *t;
     Num *v = alloc(m->arena, (size_t)(elements(m, value) + 1) * sizeof *v);
     memset(all.split, 0, sizeof all.split);
+    memset(all.step, 0, sizeof all.step);
     for (int k = 0; k < m->nrank; k++) {
         int64_t idx[NDIM] = { 0 }, global[NDIM];
         int coord[NAXIS] = { 0 }, none[NAXIS] = { 0 };
