@@ -47,7 +47,7 @@ local function train()
   local image = net.clip_image(d.picture)                  -- [b, embed]
   local text = net.clip_text(d.tokens)                     -- [b, embed]
   local loss = contrast(image, text, number_of(d))
-  local out = optim.step(loss, { lr = 2e-3, warmup = 40, steps = 800,
+  local out = optim.step(loss, { lr = 2e-3, warmup = 40, steps = 640,
                                  ema = 0.99 })
   out.loss = loss
   return out

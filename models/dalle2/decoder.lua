@@ -39,7 +39,7 @@ local function train()
   e = e + dpc.random("normal", e:dims()) * jitter
   local drop = dpc.random("uniform", { batch }):lt(p)      -- [b]
   local loss = loss_of(d, e, drop)
-  local out = optim.step(loss, { lr = 2.5e-3, warmup = 60, steps = 1200,
+  local out = optim.step(loss, { lr = 2.5e-3, warmup = 60, steps = 1100,
                                  ema = 0.99 })
   out.loss = loss
   return out
@@ -71,7 +71,7 @@ local function start()
 end
 
 local function denoise()
-  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
+  local n = dpc.scalar("decode_steps", 11, "steps of the decoder's sampler")
   local weight = dpc.scalar("guidance", 2, "1: none")
   local step = dpc.scalar("step", 0, "steps done")         -- []
   local x, e = canvas(), hint()

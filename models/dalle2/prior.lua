@@ -38,7 +38,7 @@ local function train()
   local loss, cosine = measure(data.batch(batch), function(fn)
     return fn()
   end)
-  local out = optim.step(loss, { lr = 1e-3, warmup = 40, steps = 800,
+  local out = optim.step(loss, { lr = 1e-3, warmup = 40, steps = 700,
                                  ema = 0.99 })
   out.loss, out.cosine = loss, cosine
   return out

@@ -78,7 +78,7 @@ local function hint()
 end
 
 local function decode_step()
-  local n = dpc.scalar("decode_steps", 16, "steps of the decoder's sampler")
+  local n = dpc.scalar("decode_steps", 11, "steps of the decoder's sampler")
   local weight = dpc.scalar("guidance", 2, "1: none")
   local x, e = canvas(), hint()
   dpc.set(x, nn.frozen(function()
