@@ -180,7 +180,7 @@ static void pair_try(const Options *o, int64_t pair, int attempt, Result *r)
     }
 }
 
-enum { ATTEMPTS = 8 };
+enum { ATTEMPTS = 32 };
 
 /* What a plan may not have the draws do not know: one that is refused is
  * drawn again, about the same. */
