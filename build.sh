@@ -24,7 +24,8 @@ set -u
 cd "$(dirname "$0")" || exit 5
 CC=${CC:-gcc} BUILD=${BUILD:-build} JOBS=${JOBS:-$(nproc)}
 # What a debugger would know of variables in -O2 is a sixth of the build.
-FLAGS="-std=gnu11 -O2 -g -fno-var-tracking -Wall -Wextra -Wshadow -Werror -I. ${CFLAGS:-}"
+FLAGS="-std=gnu11 -O2 -g -fno-var-tracking -Wall -Wextra -Wshadow -Werror"
+FLAGS="$FLAGS -I. ${CFLAGS:-}"
 
 flags() { pkg-config "$@" 2>/dev/null; }
 # Asked for once what they name is there.

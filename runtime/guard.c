@@ -14,6 +14,7 @@
  * That is what a memory checker does for addresses, for the buffers of a plan,
  * in the manner of Valgrind's memcheck (Seward, Nethercote, USENIX ATC 2005);
  * it costs one pass over all memory a step. */
+#include "runtime/launch.h"
 #include "runtime/rt.h"
 
 #include <stdio.h>
@@ -27,12 +28,6 @@ typedef struct DpcGuard {
     bool *begun;                          /* [value][turns]: that instance has
                                              a part by now, in this run */
 } DpcGuard;
-
-bool dpc_env_flag(const char *name)
-{
-    const char *s = getenv(name);
-    return s && *s && strcmp(s, "0");
-}
 
 static uint32_t values(const DpcProgram *p)
 {
@@ -50,7 +45,7 @@ static size_t instances(const DpcRt *rt, uint32_t program)
 DpcStatus dpc_guard_open(DpcRt *rt)
 {
     size_t most = 0;
-    if (!dpc_env_flag("DPC_GUARD"))
+    if (!dpc_launch_flag("DPC_GUARD"))
         return DPC_OK;
     DpcGuard *g = rt->guard = calloc(1, sizeof *g);
     for (uint32_t i = 0; i < rt->unit->nprogram; i++)

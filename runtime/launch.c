@@ -41,6 +41,12 @@ static int32_t number(const char *name)
     return *end || errno || v < 0 || v > INT32_MAX ? -1 : (int32_t)v;
 }
 
+bool dpc_launch_flag(const char *name)
+{
+    const char *s = getenv(name);
+    return s && *s && strcmp(s, "0");
+}
+
 /* Slurm sets its variables in the batch script too, outside of srun. */
 static bool inside(const Launcher *l)
 {

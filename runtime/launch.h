@@ -13,6 +13,8 @@ typedef struct DpcLaunch {
 /* What the environment says; a world of one when it says nothing. */
 DpcLaunch dpc_launch_detect(void);
 
+/* Is that variable of the environment set, and not to 0? */
+bool dpc_launch_flag(const char *name);
 /* Cores that this process may use. */
 int32_t dpc_launch_cores(void);
 

@@ -146,8 +146,6 @@ void dpc_guard_close(DpcRt *);
 void dpc_guard_begin(DpcRt *, uint32_t program);
 void dpc_guard_fill(DpcRt *, uint32_t program, uint32_t step);
 DpcStatus dpc_guard_look(DpcRt *, uint32_t program, uint32_t step);
-/* Is that variable of the environment set, and not to 0? */
-bool dpc_env_flag(const char *name);
 /* collect.c: groups of ranks, and one collective. */
 DpcStatus dpc_collect_open(DpcRt *);
 DpcStatus dpc_collect_run(DpcRt *, uint32_t call, int32_t turn,

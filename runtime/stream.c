@@ -10,6 +10,7 @@
  * runs.  A stream without steps has no thread; in a world of one calls run in
  * place.  The first stream that fails tells why, and the transport gives up,
  * so that no other waits in vain. */
+#include "runtime/launch.h"
 #include "runtime/rt.h"
 
 #include <stdio.h>
@@ -120,7 +121,7 @@ static bool needed(const DpcRt *rt, int stream)
 
 DpcStatus dpc_stream_open(DpcRt *rt)
 {
-    rt->serial = rt->guard || dpc_env_flag("DPC_SERIAL");
+    rt->serial = rt->guard || dpc_launch_flag("DPC_SERIAL");
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->bell, NULL);
     for (int i = DPC_COMPUTE + 1; i < DPC_NSTREAM; i++) {
