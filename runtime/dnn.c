@@ -72,6 +72,19 @@ static DpcStatus failed(const char *what, uint32_t call, dnnl_status_t s)
                     DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, (int)s);
 }
 
+/* A call that this processor lacks: products in bf16 want AVX-512. */
+static DpcStatus refused(const char *what, uint32_t call, int dtype,
+                         dnnl_status_t s)
+{
+    if (s != dnnl_unimplemented || dtype != DPC_BF16)
+        return failed(what, call, s);
+    return dpc_fail(DPC_ENV,
+                    "%s %u: error: oneDNN %d.%d has no products in bf16 for "
+                    "this processor, which wants AVX-512; compile with "
+                    "--dtype f32", what, call, DNNL_VERSION_MAJOR,
+                    DNNL_VERSION_MINOR);
+}
+
 static DpcStatus dots_open(DpcDnn *d)
 {
     const DpcUnit *u = d->unit;
@@ -83,7 +96,7 @@ static DpcStatus dots_open(DpcDnn *d)
         if (!s)
             s = op_ready(&d->dot[i], d->engine);
         if (s)
-            return failed("dot", i, s);
+            return refused("dot", i, u->dot[i].dtype_a, s);
     }
     return DPC_OK;
 }
@@ -111,7 +124,7 @@ static DpcStatus convs_open(DpcDnn *d)
         dnnl_status_t s = d->same_conv[i] == i ? conv_open(d, i)
                                                : dnnl_success;
         if (s)
-            return failed("conv", i, s);
+            return refused("conv", i, u->conv[i].dtype_x, s);
     }
     return DPC_OK;
 }

@@ -48,6 +48,11 @@ exits 2 "no number" "'--lr fast': not a number"
 train --data data --nan maybe
 exits 2 "no policy" "'--nan maybe': wanted skip or stop"
 
+# ---- processor ----
+compile mlp narrow.bin --dtype bf16
+run env DNNL_MAX_CPU_ISA=AVX2 ./narrow.bin train --data data --steps 5
+exits 5 "bf16 without AVX-512" "no products in bf16 .*--dtype f32"
+
 # ---- world ----
 ranks 1 two.bin train --data data --steps 5
 exits 1 "too few ranks" "ranks: the plan is for 2 .*but 1 came; .*mpirun -n 2"
