@@ -14,8 +14,9 @@
 # REPORTS=DIR: sanitizers write there, a file for a process; each is a failure,
 # whatever the test that started the process makes of it.
 # SUITE=NAME runs the like of tests/NAME instead of all these.
-# Programs and shell tests run JOBS (cores) at a time, each in a process that
-# is this file again, --job; what one says is printed when it ends.
+# Programs, shell tests and folders of texts run side by side, one more than
+# JOBS (cores), since ranks wait for each other; each in a process that is this
+# file again, --job.  What one says is printed when it ends.
 # Time limits are for what hangs, on a machine that ten others use; SLOW=N: N
 # times as long.
 # A test of which something is missing is skipped, with the reason.  The last
@@ -67,20 +68,54 @@ reported() {
     done
 }
 
-# job FILE: one test, its line, and its three counts for the sum.
+# text FILE: a line of dpc beside what it said once.
+text() {
+    line=$(head -1 "$1" | sed -n 's/^[-#]* *dpc //p')
+    case $line in
+    '')  return ;;                        # a part of another test
+    *' ;') args=${line% ;} ;;             # no file
+    *%*) args=$(echo "$line" | sed "s|%|$1|g") ;;
+    *)   args="$line $1" ;;
+    esac
+    { timeout 300 "$BUILD/dpc" $args 2>&1; rc=$?
+      [ $rc = 0 ] || echo "exit $rc"; } > "$out.said" </dev/null
+    want=${1%.*}.out
+    if [ $bless = 1 ]; then
+        cp "$out.said" "$want"
+    elif diff -u "$want" "$out.said" > "$out" 2>&1; then
+        good=$((good + 1))
+    else
+        echo "FAIL $1: dpc $args"; cat "$out"; bad=$((bad + 1))
+    fi
+}
+
+# texts DIR: those of it that are wanted.
+texts() {
+    good=0 bad=0 skipped=0
+    for t in "$1"/*.ir "$1"/*.lua; do
+        test -f "$t" && wanted "$t" && text "$t"
+    done
+}
+
+# job FILE|DIR: one test, its line, and its three counts for the sum.
 job() {
-    name=$(basename "$(dirname "$1")")/$(basename "${1%.*}")
-    out=$DPC_TEST_TMP/$(echo "$name" | tr / -).out
+    name=$(basename "${1%.*}") out=$DPC_TEST_TMP/$(echo "${1%.*}" | tr / -).out
+    test -d "$1" || name=$(basename "$(dirname "$1")")/$name
     reports "${out##*/}"
-    case $1 in *.c) unit "$1" "$out" ;; *) shell "$1" "$out" ;; esac \
-        > "$out.said"
+    case $1 in
+    *.c) unit "$1" "$out" ;;
+    *.sh) shell "$1" "$out" ;;
+    *) texts "$1" "$out" ;;
+    esac > "$out.job"
     times > "$out.times"
     printf '%-28s %4d ok %3d failed %3d skipped %6s s\n' "$name" "$good" \
-        "$bad" "$skipped" "$(spent "$out.times")" >> "$out.said"
-    cat "$out.said"
+        "$bad" "$skipped" "$(spent "$out.times")" >> "$out.job"
+    cat "$out.job"
     echo "$good $bad $skipped" > "$out.counts"
 }
-test "${1:-}" = --job && { job "$2"; exit 0; }
+
+wanted() { case $1 in *"$filter"*) return 0 ;; esac; return 1; }
+test "${1:-}" = --job && { filter=$2; job "$3"; exit 0; }
 
 test "${1:-}" = --bless && { bless=1; shift; }
 filter=${1:-} pass=0 fail=0 skip=0
@@ -94,43 +129,31 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 : > "$log"
 
-wanted() { case $1 in *"$filter"*) return 0 ;; esac; return 1; }
+# The longest by seconds of cores come first, so that none ends alone.
+longest='equality verify test_models forced parity uneven exact cluster memory
+    test_cuda plan arena test_sched_host hosts test_nn test_partition
+    options compile pipeline test_kernel test_dnn_conv spatial test_sched'
 
-# Those of the files that are wanted, side by side; the longest first.
+# Those of the files and folders that are wanted, side by side; the longest
+# first.
 jobs() {
     for t; do
-        test -f "$t" && [ "${t##*/}" != lib.sh ] && wanted "$t" && echo "$t"
-    done | sort -s -k1,1 > "$tmp/jobs"
-    for long in verify parity equality exact forced test_models cluster \
-            test_cuda uneven; do
-        grep "/$long\." "$tmp/jobs"
-    done > "$tmp/first"
+        if [ -d "$t" ]; then
+            ls "$t"/*.ir "$t"/*.lua 2> /dev/null | grep -qF -e "$filter" &&
+                echo "$t"
+        else
+            test -f "$t" && [ "${t##*/}" != lib.sh ] && wanted "$t" && echo "$t"
+        fi
+    done > "$tmp/jobs"
+    for long in $longest; do grep "/$long\(\.[a-z]*\)*$" "$tmp/jobs"; done \
+        > "$tmp/first"
     { cat "$tmp/first"; grep -vxFf "$tmp/first" "$tmp/jobs"; } |
-        xargs -r -P "${JOBS:-$(nproc)}" -n 1 sh tests/run.sh --job
+        xargs -r -P $((${JOBS:-$(nproc)} + 1)) -n 1 \
+            sh tests/run.sh --job "$filter"
     cat "$tmp"/*.out >> "$log" 2>/dev/null
     set -- $(cat "$tmp"/*.counts 2>/dev/null | awk '{ a += $1; b += $2; c += $3 }
         END { print a + 0, b + 0, c + 0 }')
     pass=$((pass + $1)) fail=$((fail + $2)) skip=$((skip + $3))
-}
-
-text() {
-    line=$(head -1 "$1" | sed -n 's/^[-#]* *dpc //p')
-    case $line in
-    '')  return ;;                        # a part of another test
-    *' ;') args=${line% ;} ;;             # no file
-    *%*) args=$(echo "$line" | sed "s|%|$1|g") ;;
-    *)   args="$line $1" ;;
-    esac
-    { timeout 300 "$BUILD/dpc" $args 2>&1; rc=$?
-      [ $rc = 0 ] || echo "exit $rc"; } > "$tmp/out" </dev/null
-    want=${1%.*}.out
-    if [ $bless = 1 ]; then
-        cp "$tmp/out" "$want"
-    elif diff -u "$want" "$tmp/out" > "$tmp/diff" 2>&1; then
-        pass=$((pass + 1)) n=$((n + 1))
-    else
-        echo "FAIL $1: dpc $args"; cat "$tmp/diff"; fail=$((fail + 1))
-    fi
 }
 
 if [ -n "${SUITE:-}" ]; then
@@ -139,16 +162,11 @@ if [ -n "${SUITE:-}" ]; then
     [ $fail = 0 ]
     exit
 fi
-if [ -x "$BUILD/dpc" ]; then
-    reports text
-    for d in golden error; do
-        n=0
-        for t in tests/$d/*.ir tests/$d/*.lua; do
-            test -f "$t" && wanted "$t" && text "$t"
-        done
-        [ $n = 0 ] || printf '%-28s %4d ok\n' "$d" $n
-    done
-    [ $bless = 1 ] || jobs tests/unit/test_*.c tests/system/*.sh
+if [ -x "$BUILD/dpc" ] && [ $bless = 1 ]; then
+    out=$tmp/bless
+    for d in golden error; do texts tests/$d; done
+elif [ -x "$BUILD/dpc" ]; then
+    jobs tests/golden tests/error tests/unit/test_*.c tests/system/*.sh
 else
     echo "FAIL $BUILD/dpc does not build"; fail=$((fail + 1))
 fi
