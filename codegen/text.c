@@ -163,7 +163,7 @@ static const Expr *expr_of(Op op)
 {
     static const Expr *cache[OP_COUNT];
     static Arena *arena;
-    arena = arena ? arena : arena_new();
+    arena = arena ? arena : arena_lasting();
     if (!cache[op])
         cache[op] = expr_parse(arena, ops[op].expr, ops[op].name);
     return cache[op];

@@ -198,6 +198,7 @@ typedef struct Attempt {
     const CaseFile *file;
     Tally *t;
     bool same, beyond;                    /* beyond: what f32 can hold */
+    Arena *arena;                         /* of the case alone */
     ErrTrap trap;                         /* of the case: text of the error */
 } Attempt;
 
@@ -255,7 +256,7 @@ static void attempt(Attempt *at)
 {
     const Options *o = at->t->o;
     Case *c = at->c;
-    Arena *a = arena_new();
+    Arena *a = at->arena;
     Graph *init;
     ModelOptions m = { .home = o->home, .define = o->define.at,
                        .ndefine = o->define.n, .memory = o->lua_memory << 20,
@@ -276,7 +277,6 @@ static void attempt(Attempt *at)
     }
     if (o->dump)
         values_dump(o, c, node, got);
-    arena_free(a);
 }
 
 /* Inputs that the part asked for and the case does not give: it may have
@@ -379,14 +379,16 @@ static void told(const Attempt *at, const char *text)
 /* Errors of the model or of the case are the case's failure. */
 static void try(Attempt *at)
 {
+    at->arena = arena_new();
     if (setjmp(at->trap.jump) == 0) {
         err_push(&at->trap);
         attempt(at);
         err_pop();
-        return;
+    } else {
+        at->same = false;
+        told(at, at->trap.text);
     }
-    at->same = false;
-    told(at, at->trap.text);
+    arena_free(at->arena);
 }
 
 /* The model's file: as it stands, or below home. */

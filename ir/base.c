@@ -14,6 +14,9 @@
 /* ---- errors ---- */
 
 static ErrTrap *trap;
+static int traps;                         /* how many stand open */
+static void arenas_outlive(void);
+static void arenas_end(void);
 static char notes[2048];                  /* each with its leading newline */
 void (*die_dump)(FILE *);
 
@@ -21,6 +24,7 @@ void err_push(ErrTrap *t)
 {
     t->outer = trap, t->code = 0, t->text[0] = 0;
     trap = t;
+    traps++;
 }
 
 void err_pop(void)
@@ -28,6 +32,8 @@ void err_pop(void)
     if (!trap)
         die("err_pop without err_push");
     trap = trap->outer;
+    traps--;
+    arenas_outlive();
 }
 
 static _Noreturn void fail(int code, const char *loc, const char *f,
@@ -46,6 +52,8 @@ static _Noreturn void fail(int code, const char *loc, const char *f,
         trap = t->outer;
         t->code = code;
         memcpy(t->text, text, sizeof text);
+        traps--;
+        arenas_end();
         longjmp(t->jump, 1);
     }
     fflush(stdout);
@@ -118,18 +126,63 @@ struct Block {
 };
 
 struct Arena {
+    Arena *older, *newer;                 /* of those that an error may end */
+    int traps;                            /* in so many it was made; 0: none
+                                             ends it */
     Block *top;
     size_t shared;                        /* bytes of the last shared block */
     const char **name;                    /* open hash table of intern */
     uint32_t nname, cap;                  /* cap: 0 or a power of two */
 };
 
-Arena *arena_new(void)
+static Arena *newest;                     /* deeper traps stand first */
+
+Arena *arena_lasting(void)
 {
     Arena *a = calloc(1, sizeof *a);
     if (!a)
         err_code(3, NULL, "out of memory");
     return a;
+}
+
+Arena *arena_new(void)
+{
+    Arena *a = arena_lasting();
+    a->traps = traps;
+    if (!traps)
+        return a;
+    a->older = newest;
+    if (newest)
+        newest->newer = a;
+    newest = a;
+    return a;
+}
+
+static void arena_unlink(Arena *a)
+{
+    if (a->older)
+        a->older->newer = a->newer;
+    if (a->newer)
+        a->newer->older = a->older;
+    else if (newest == a)
+        newest = a->older;
+    a->older = a->newer = NULL;
+}
+
+/* What was made within a trap that is closed belongs to the next. */
+static void arenas_outlive(void)
+{
+    for (Arena *a = newest; a && a->traps > traps; a = a->older)
+        a->traps = traps;
+    while (newest && !newest->traps)
+        arena_unlink(newest);
+}
+
+/* Nobody is left who would free what was made within the trap. */
+static void arenas_end(void)
+{
+    while (newest && newest->traps > traps)
+        arena_free(newest);
 }
 
 /* Zeroed, at a multiple of a huge page; NULL where there is none. */
@@ -238,6 +291,7 @@ void arena_free(Arena *a)
 {
     if (!a)
         return;
+    arena_unlink(a);
     blocks_free(a->top, NULL);
     free(a->name);
     free(a);

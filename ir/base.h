@@ -12,7 +12,10 @@
 
 typedef struct Arena Arena;
 
+/* Where an error is caught (ErrTrap), what was made since err_push is freed. */
 Arena *arena_new(void);
+/* But not this: for what is made once, whoever asks first. */
+Arena *arena_lasting(void);
 void arena_free(Arena *);
 void *alloc(Arena *, size_t);             /* zeroed; never NULL */
 /* Nobody will read p, which alloc gave: its memory is free again, if it was

@@ -178,7 +178,7 @@ const Prog *prog_of(Op op, Domain domain)
     if (cache[op][domain])
         return cache[op][domain];
     if (!arena)
-        arena = arena_new();
+        arena = arena_lasting();
     const OpInfo *info = &ops[op];
     bool own = domain == FIELD && info->field && *info->field;
     Expr *e = expr_parse(arena, own ? info->field : info->expr, info->name);

@@ -246,7 +246,7 @@ static Expr **rules_of(Op op, int *n)
     static int count[OP_COUNT];
     static Arena *arena;                  /* the rows live as long as we do */
     if (!arena)
-        arena = arena_new();
+        arena = arena_lasting();
     if (!cache[op])
         cache[op] = expr_parse_list(arena, ops[op].vjp, ops[op].name,
                                     &count[op]);

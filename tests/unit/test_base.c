@@ -2,6 +2,7 @@
 #include "ir/expr.h"
 #include "ir/graph.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -182,6 +183,45 @@ static void traps_nest(void **state)
         err("x:2", "out");
     }
     assert_string_equal(outer.text, "x:2: error: out");
+}
+
+/* Bytes more that are held after an error in what makes an arena, 64 KiB, in
+ * so many traps, of which the inner one closes. */
+static size_t held_by_error(int traps)
+{
+    size_t before = mallinfo2().uordblks;
+    ErrTrap outer, inner;
+    if (setjmp(outer.jump) == 0) {
+        err_push(&outer);
+        if (traps > 1)
+            err_push(&inner);
+        alloc(arena_new(), 1 << 15);
+        if (traps > 1)
+            err_pop();
+        err(NULL, "no");
+    }
+    return mallinfo2().uordblks - before;
+}
+
+static void what_a_trap_made_goes_with_its_error(void **state)
+{
+    (void)state;
+    ErrTrap t;
+    Arena *before = arena_new(), *within = NULL;
+    assert_true(held_by_error(1) < 1 << 15);
+    assert_true(held_by_error(2) < 1 << 15);
+    if (setjmp(t.jump) == 0) {
+        err_push(&t);
+        within = arena_new();
+        assert_true(held_by_error(1) < 1 << 15);
+        err_pop();
+    }
+    memset(alloc(before, 100), 1, 100);
+    memset(alloc(within, 100), 1, 100);
+    arena_free(before);
+    assert_true(held_by_error(1) < 1 << 15);
+    memset(alloc(within, 1 << 16), 1, 1 << 16);
+    arena_free(within);
 }
 
 static void a_long_message_is_cut(void **state)
@@ -449,6 +489,7 @@ int main(void)
         cmocka_unit_test(common_directives_print_as_printf_does),
         cmocka_unit_test(an_error_returns_to_its_trap_with_its_notes),
         cmocka_unit_test(traps_nest),
+        cmocka_unit_test(what_a_trap_made_goes_with_its_error),
         cmocka_unit_test(a_long_message_is_cut),
         cmocka_unit_test(errors_exit_1_and_bugs_70),
         cmocka_unit_test(a_wrong_expression_names_row_and_column),
