@@ -57,6 +57,7 @@ static FILE *create(const Options *o, const char *name)
     FILE *f = fopen(path, "w");
     if (!f)
         err_code(5, path, "cannot be written: %s", strerror(errno));
+    setvbuf(f, NULL, _IOFBF, 1 << 18);    /* texts of many megabytes */
     if (!o->quiet)
         fprintf(stderr, "dpc: wrote %s\n", path);
     return f;

@@ -313,7 +313,7 @@ void grow_(Arena *a, void **p, size_t each, uint32_t *cap, size_t want)
 
 /* ---- text ---- */
 
-static void put(Str *s, const char *p, size_t n)
+void str_put(Str *s, const char *p, size_t n)
 {
     GROW(s->arena, s->p, s->n + n, s->cap);           /* and the NUL */
     memcpy(s->p + s->n, p, n);
@@ -321,16 +321,22 @@ static void put(Str *s, const char *p, size_t n)
     s->p[s->n] = 0;
 }
 
-static void put_int(Str *s, int64_t v)
+char *int_text(char out[20], uint64_t v)
 {
     char text[20], *p = text + sizeof text;
-    uint64_t rest = v < 0 ? -(uint64_t)v : (uint64_t)v;
     do
-        *--p = (char)('0' + rest % 10);
-    while (rest /= 10);
-    if (v < 0)
-        *--p = '-';
-    put(s, p, (size_t)(text + sizeof text - p));
+        *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    size_t n = (size_t)(text + sizeof text - p);
+    memcpy(out, p, n);
+    return out + n;
+}
+
+void str_int(Str *s, int64_t v)
+{
+    char text[21] = "-";
+    uint64_t size = v < 0 ? -(uint64_t)v : (uint64_t)v;
+    str_put(s, text, (size_t)(int_text(text + (v < 0), size) - text));
 }
 
 static void put_rest(Str *s, const char *f, va_list ap)
@@ -354,21 +360,21 @@ static int put_one(Str *s, const char *f, va_list *ap)
     switch (*f) {
     case 's':
         p = va_arg(*ap, const char *);
-        put(s, p, strlen(p));
+        str_put(s, p, strlen(p));
         return 1;
     case 'd':
-        put_int(s, va_arg(*ap, int));
+        str_int(s, va_arg(*ap, int));
         return 1;
     case 'u':
-        put_int(s, va_arg(*ap, unsigned));
+        str_int(s, va_arg(*ap, unsigned));
         return 1;
     case 'c':
-        put(s, &(char){ (char)va_arg(*ap, int) }, 1);
+        str_put(s, &(char){ (char)va_arg(*ap, int) }, 1);
         return 1;
     case 'l':
         if (strncmp(f, "lld", 3) != 0)
             return 0;
-        put_int(s, va_arg(*ap, long long));
+        str_int(s, va_arg(*ap, long long));
         return 3;
     default:
         return 0;
@@ -380,8 +386,10 @@ static int put_one(Str *s, const char *f, va_list *ap)
 void str_addv(Str *s, const char *f, va_list *ap)
 {
     for (;;) {
-        size_t n = strcspn(f, "%");
-        put(s, f, n);
+        size_t n = 0;
+        while (f[n] && f[n] != '%')
+            n++;
+        str_put(s, f, n);
         f += n;
         if (!*f)
             return;
@@ -409,31 +417,6 @@ char *fmt(Arena *a, const char *f, ...)
     str_addv(&s, f, &ap);
     va_end(ap);
     return s.p;
-}
-
-/* A decimal of 15 digits or less is what %.15g makes of the double that it
- * reads as, so the first that reads back is the shortest. */
-static void num_shortest(char out[32], double v)
-{
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, 32, "%.*g", digits, v);
-        if (strtod(out, NULL) == v)
-            return;
-    }
-}
-
-/* The constants of a layer stand in each layer like it. */
-char *num_text(char out[32], double v)
-{
-    static _Thread_local struct { uint64_t bits; char text[32]; } seen[64];
-    uint64_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    size_t i = (bits ^ bits >> 23 ^ bits >> 47) % COUNT(seen);
-    if (seen[i].bits != bits || !seen[i].text[0]) {
-        num_shortest(seen[i].text, v);
-        seen[i].bits = bits;
-    }
-    return strcpy(out, seen[i].text);
 }
 
 /* ---- names ---- */

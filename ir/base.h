@@ -39,6 +39,10 @@ void grow_(Arena *, void **p, size_t each, uint32_t *cap, size_t want);
 typedef struct Str { Arena *arena; char *p; uint32_t n, cap; } Str;
 void str_add(Str *, const char *, ...) __attribute__((format(printf, 2, 3)));
 void str_addv(Str *, const char *, va_list *);     /* moves the list */
+void str_put(Str *, const char *, size_t);
+void str_int(Str *, int64_t);
+/* v in decimal, without a NUL; its end. */
+char *int_text(char out[20], uint64_t v);
 /* The shortest decimal that strtod reads back as this very double (subnormal
  * ones: not the shortest); inf, nan as strtod reads them.  Returns out. */
 char *num_text(char out[32], double);

@@ -201,6 +201,7 @@ Axes mesh_ring(const Mesh *, int axis);
 Type type_swap(const Type *, Axes ring);
 int64_t mesh_size(const Mesh *, Axes);    /* product of their sizes */
 char *type_text(Arena *, const Mesh *, const Type *); /* "f32[64/dp,8]+tp" */
+void type_put(Str *, const Mesh *, const Type *);
 
 /* ---- sig.c: all that follows from a signature ---- */
 

@@ -5,7 +5,6 @@
  * left out.  Strings stand bare where their characters allow it, else quoted.
  */
 #include "ir/text.h"
-#include <ctype.h>
 #include <math.h>
 
 const char *const segment_names[UPDATE + 1] = {
@@ -122,21 +121,31 @@ bool graph_name(Graph *g)
 
 bool name_char(char c)
 {
-    return isalnum((unsigned char)c) || (c && strchr("_.$'@/+-", c));
+    static const bool other[128] = {
+        ['_'] = true, ['.'] = true, ['$'] = true, ['\''] = true, ['@'] = true,
+        ['/'] = true, ['+'] = true, ['-'] = true,
+    };
+    unsigned u = (unsigned char)c;
+    return (u | 32) - 'a' < 26u || u - '0' < 10u || (u < 128 && other[u]);
 }
 
 static void quoted(Str *s, const char *p)
 {
     str_add(s, "\"");
     for (; *p; p++) {
+        const char *q = p;                /* as it is, so far */
+        while ((unsigned char)*q >= ' ' && *q != 127 && *q != '"'
+               && *q != '\\')
+            q++;
+        str_put(s, p, (size_t)(q - p));
+        if (!*(p = q))
+            break;
         if (*p == '"' || *p == '\\')
             str_add(s, "\\%c", *p);
         else if (*p == '\n')
             str_add(s, "\\n");
-        else if ((unsigned char)*p < ' ' || *p == 127)
-            str_add(s, "\\x%02x", *p);
         else
-            str_add(s, "%c", *p);
+            str_add(s, "\\x%02x", *p);
     }
     str_add(s, "\"");
 }
@@ -148,10 +157,12 @@ static void word(Str *s, const char *p, bool colon)
     while (name_char(*q) || (colon && *q == ':'))
         q++;
     if (*p && !*q)
-        str_add(s, "%s", p);
+        str_put(s, p, (size_t)(q - p));
     else
         quoted(s, p);
 }
+
+#define PUT(s, literal) str_put(s, literal, sizeof literal - 1)
 
 static void node_name(Str *s, const Graph *g, Ref r)
 {
@@ -170,9 +181,11 @@ static void axes_list(Str *s, const Mesh *m, Axes set)
 
 static void numbers(Str *s, const double *v, int64_t n)
 {
-    char text[32];
-    for (int64_t i = 0; i < n; i++)
-        str_add(s, "%s%s", i ? "," : "", num_text(text, v[i]));
+    char text[33] = ",";
+    for (int64_t i = 0; i < n; i++) {
+        num_text(text + 1, v[i]);
+        str_put(s, text + !i, strlen(text + !i));
+    }
 }
 
 /* ---- a node ---- */
@@ -189,15 +202,15 @@ static void letters(Str *s, const Mesh *m, const Attr *a)
 
 #define PRINT_REAL(key, v)                                               \
     if (v != 0 || signbit(v))                                            \
-        str_add(s, " " key "="), numbers(s, &v, 1);
+        PUT(s, " " key "="), numbers(s, &v, 1);
 #define PRINT_REALS(key, v)                                              \
     if (a->ndata)                                                        \
-        str_add(s, " " key "="), numbers(s, v, a->ndata);
-#define PRINT_WORD(key, v) if (v) str_add(s, " " key "="), word(s, v, true);
-#define PRINT_TEXT(key, v) if (v) str_add(s, " " key "="), quoted(s, v);
-#define PRINT_INT(key, v) if (v) str_add(s, " " key "=%lld", (long long)v);
+        PUT(s, " " key "="), numbers(s, v, a->ndata);
+#define PRINT_WORD(key, v) if (v) PUT(s, " " key "="), word(s, v, true);
+#define PRINT_TEXT(key, v) if (v) PUT(s, " " key "="), quoted(s, v);
+#define PRINT_INT(key, v) if (v) PUT(s, " " key "="), str_int(s, v);
 #define PRINT_DTYPE(key, v) if (v) str_add(s, " " key "=%s", dtype_name(v));
-#define PRINT_AXES(key, v) if (v) str_add(s, " " key "="), axes_list(s, m, v);
+#define PRINT_AXES(key, v) if (v) PUT(s, " " key "="), axes_list(s, m, v);
 
 static void attributes(Str *s, const Mesh *m, const Attr *a)
 {
@@ -231,35 +244,36 @@ static void labels(Str *s, const Graph *g, const Node *n)
     if (n->stream)
         str_add(s, " stream=%d", n->stream);
     if (n->again != NONE)
-        str_add(s, " again="), node_name(s, g, n->again);
+        PUT(s, " again="), node_name(s, g, n->again);
     if (n->moment)
         str_add(s, " moment=%d", n->moment);
     if (n->scope && *n->scope)
-        str_add(s, " scope="), word(s, n->scope, true);
+        PUT(s, " scope="), word(s, n->scope, true);
     if (n->loc && *n->loc)
-        str_add(s, " loc="), word(s, n->loc, true);
+        PUT(s, " loc="), word(s, n->loc, true);
 }
 
-static void node_line(Str *s, Arena *scratch, const Graph *g, Ref r)
+static void node_line(Str *s, const Graph *g, Ref r)
 {
     const Node *n = &g->node[r];
     node_name(s, g, r);
     str_add(s, " = %s", ops[n->op].name);
     for (int i = 0; i < n->nin; i++) {
-        str_add(s, i ? ", " : " ");
+        str_put(s, ", " + !i, i ? 2 : 1);
         node_name(s, g, n->in[i]);
     }
     if (n->attr.sig)
-        str_add(s, " "), quoted(s, n->attr.sig);
+        PUT(s, " "), quoted(s, n->attr.sig);
     attributes(s, &g->mesh, &n->attr);
-    str_add(s, " : %s", type_text(scratch, &g->mesh, &n->type));
+    PUT(s, " : ");
+    type_put(s, &g->mesh, &n->type);
     labels(s, g, n);
 }
 
 char *node_text(Arena *a, const Graph *g, Ref r)
 {
     Str s = { .arena = a };
-    node_line(&s, a, g, r);
+    node_line(&s, g, r);
     return s.p;
 }
 
@@ -267,8 +281,10 @@ char *node_text(Arena *a, const Graph *g, Ref r)
 
 static void int_key(Str *s, const char *key, int64_t v, int64_t absent)
 {
-    if (v != absent)
-        str_add(s, " %s=%lld", key, (long long)v);
+    if (v == absent)
+        return;
+    str_add(s, " %s=", key);
+    str_int(s, v);
 }
 
 static void buf_line(Str *s, const Graph *g, Ref r)
@@ -390,8 +406,8 @@ void graph_print(const Graph *g, FILE *f)
     head(&s, g);
     flush(&s, f);
     for (Ref r = 0; r < g->n; r++, flush(&s, f)) {
-        node_line(&s, scratch, g, r);
-        str_add(&s, "\n");
+        node_line(&s, g, r);
+        PUT(&s, "\n");
     }
     tail(&s, g);
     flush(&s, f);

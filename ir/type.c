@@ -239,22 +239,38 @@ Axes type_axes(const Type *t)
     return set;
 }
 
+static void axis_put(Str *s, const Mesh *m, int axis)
+{
+    str_put(s, m->axis[axis].name, strlen(m->axis[axis].name));
+}
+
+void type_put(Str *s, const Mesh *m, const Type *t)
+{
+    str_add(s, "%s[", dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++) {
+        if (i)
+            str_put(s, ",", 1);
+        str_int(s, t->dim[i]);
+        for (Split p = t->split[i]; p; p >>= 4) {
+            str_put(s, "/", 1);
+            axis_put(s, m, (p & 15) - 1);
+        }
+        if (t->lo[i] || t->hi[i] || t->step[i])
+            str_add(s, ":%d:%d", t->lo[i], t->hi[i]);
+        if (t->step[i])
+            str_add(s, ":%d", t->step[i]);
+    }
+    str_put(s, "]", 1);
+    for (int i = 0; t->partial && i < m->naxis; i++)
+        if (t->partial >> i & 1) {
+            str_put(s, &"+^~"[t->fold], 1);
+            axis_put(s, m, i);
+        }
+}
+
 char *type_text(Arena *a, const Mesh *m, const Type *t)
 {
     Str s = { .arena = a };
-    str_add(&s, "%s[", dtype_name(t->dtype));
-    for (int i = 0; i < t->ndim; i++) {
-        str_add(&s, "%s%lld", i ? "," : "", (long long)t->dim[i]);
-        for (Split p = t->split[i]; p; p >>= 4)
-            str_add(&s, "/%s", m->axis[(p & 15) - 1].name);
-        if (t->lo[i] || t->hi[i] || t->step[i])
-            str_add(&s, ":%d:%d", t->lo[i], t->hi[i]);
-        if (t->step[i])
-            str_add(&s, ":%d", t->step[i]);
-    }
-    str_add(&s, "]");
-    for (int i = 0; i < m->naxis; i++)
-        if (t->partial >> i & 1)
-            str_add(&s, "%c%s", "+^~"[t->fold], m->axis[i].name);
+    type_put(&s, m, t);
     return s.p;
 }

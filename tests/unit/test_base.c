@@ -130,6 +130,44 @@ static void numbers_read_back_to_the_bit(void **state)
                         "1.1283791670955126");
 }
 
+/* The first of 15, 16 and 17 digits that reads back. */
+static const char *shortest(double v)
+{
+    static char text[32];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    return text;
+}
+
+static void numbers_are_as_printf_has_them(void **state)
+{
+    (void)state;
+    uint64_t bits = 1234567891234567u;
+    char text[32];
+    static const double ends[] = {
+        0, 1e15, 1e15 - 1, 1e16, 1e17, 123456789012345678, 1e22, 1e-4, 1e-5,
+        0.00012345, 1e-10, 9.999999999999999e-11, 0.1 + 0.2, 5e-324, 0.5,
+        999999999999999.9, 0.9999999999999999, 1.0000000000000002,
+        9007199254740993, INFINITY
+    };
+    for (int i = 0; i < 2 * COUNT(ends); i++) {
+        double v = i % 2 ? -ends[i / 2] : ends[i / 2];
+        assert_string_equal(num_text(text, v), shortest(v));
+    }
+    for (int i = 0; i < 40000; i++) {
+        bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+        double unit = (double)(bits >> 11) / 9007199254740992.0;
+        double few = (double)(bits >> 44) / 1000, any;
+        memcpy(&any, &bits, sizeof any);
+        double v = i % 4 == 0 ? cos(1e5 * unit) : i % 4 == 1 ? exp(80 * unit)
+                 : i % 4 == 2 ? few : isnan(any) ? (float)unit : any;
+        assert_string_equal(num_text(text, v), shortest(v));
+    }
+}
+
 static void common_directives_print_as_printf_does(void **state)
 {
     (void)state;
@@ -486,6 +524,7 @@ int main(void)
         cmocka_unit_test(one_spelling_is_one_pointer),
         cmocka_unit_test(texts_grow_by_pieces_of_any_length),
         cmocka_unit_test(numbers_read_back_to_the_bit),
+        cmocka_unit_test(numbers_are_as_printf_has_them),
         cmocka_unit_test(common_directives_print_as_printf_does),
         cmocka_unit_test(an_error_returns_to_its_trap_with_its_notes),
         cmocka_unit_test(traps_nest),
