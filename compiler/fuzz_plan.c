@@ -8,6 +8,7 @@
 #include "compiler/verify.h"
 #include "ir/field.h"
 #include "passes/offload.h"
+#include <stdlib.h>
 
 /* Seeds in a row begin far apart. */
 Draw draw_of(uint64_t seed)
@@ -22,6 +23,8 @@ uint64_t draw_below(Draw *d, uint64_t n)
     return n ? (d->state >> 33) % n : 0;
 }
 
+typedef struct Leaves { const char **name; uint32_t n; } Leaves;  /* sorted */
+
 typedef struct Drawing {
     Draw *d;
     Plan *plan;
@@ -30,6 +33,8 @@ typedef struct Drawing {
     int64_t batch;
     Split order;                          /* of the batch */
     const Graph *g;
+    const Leaves *leaves;                 /* of it; and, of each, the first */
+    uint32_t *told;                       /* of the plan that is it, + 1; 0 */
     int weights, states;                  /* of ten, so many are split */
     bool uneven;                          /* sizes need not divide */
 } Drawing;
@@ -118,6 +123,45 @@ static Split split_draw(Drawing *w, int64_t n, Axes from, uint64_t of_ten)
     return s;
 }
 
+/* ---- leaves by name ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static Leaves *leaves_of(const Graph *g, Arena *a)
+{
+    Leaves *l = alloc(a, sizeof *l);
+    l->name = alloc(a, (g->n + 1) * sizeof *l->name);
+    for (Ref r = 0; r < g->n; r++)
+        if (ops[g->node[r].op].leaf)
+            l->name[l->n++] = g->node[r].name;
+    qsort(l->name, l->n, sizeof *l->name, by_name);
+    return l;
+}
+
+/* Where its place in the plan is kept; NULL: the graph has no such leaf. */
+static uint32_t *told_of(const Drawing *w, const char *name)
+{
+    const Leaves *l = w->leaves;
+    const char **at = bsearch(&name, l->name, l->n, sizeof *at, by_name);
+    return at ? &w->told[at - l->name] : NULL;
+}
+
+static void told_note(Drawing *w, uint32_t i)
+{
+    uint32_t *at = told_of(w, w->plan->leaf[i].name);
+    if (at && !*at)
+        *at = i + 1;
+}
+
+static LeafPlan *plan_of_leaf(const Drawing *w, const char *name)
+{
+    const uint32_t *at = told_of(w, name);
+    return at && *at ? &w->plan->leaf[*at - 1] : NULL;
+}
+
 /* What the splits of a leaf are; is any dimension split? */
 static bool leaf_note(Drawing *w, const LeafPlan *l, const Type *t)
 {
@@ -141,7 +185,8 @@ static bool leaf_put(Drawing *w, const LeafPlan *l, const Type *t)
     if (!leaf_note(w, l, t))
         return false;
     GROW(w->arena, w->plan->leaf, w->plan->nleaf, w->plan->leafcap);
-    w->plan->leaf[w->plan->nleaf++] = *l;
+    w->plan->leaf[w->plan->nleaf] = *l;
+    told_note(w, w->plan->nleaf++);
     return true;
 }
 
@@ -179,19 +224,10 @@ static bool kept_draw(Drawing *w, const Node *n, uint64_t of_ten)
     return leaf_put(w, &l, &n->type);
 }
 
-static LeafPlan *plan_of_leaf(const Drawing *w, const char *name)
-{
-    for (uint32_t i = 0; i < w->plan->nleaf; i++)
-        if (strcmp(w->plan->leaf[i].name, name) == 0)
-            return &w->plan->leaf[i];
-    return NULL;
-}
-
 /* The plan of the weight whose moment or average this is; NULL. */
-static const LeafPlan *plan_of_weight(const Drawing *w, const Graph *g,
-                                      const char *name)
+static const LeafPlan *plan_of_weight(const Drawing *w, const char *name)
 {
-    while ((name = strchr(name, '.')) && graph_leaf(g, ++name) == NONE)
+    while ((name = strchr(name, '.')) && !told_of(w, ++name))
         ;
     return name ? plan_of_leaf(w, name) : NULL;
 }
@@ -208,7 +244,7 @@ static void said_note(Drawing *w, const Node *n, const LeafPlan *l)
     if (n->op == OP_param)
         has(w, FEATURE_weights_split);
     const LeafPlan *like = n->op == OP_state
-        ? plan_of_weight(w, w->g, n->name) : NULL;
+        ? plan_of_weight(w, n->name) : NULL;
     if (n->op == OP_state && (!like || !lies_alike(l, like)))
         has(w, FEATURE_states_apart);
 }
@@ -234,7 +270,7 @@ static void leaves_draw(Drawing *w, const Graph *g)
         if (n->op == OP_state && own && kept_draw(w, n, (uint64_t)w->states))
             has(w, FEATURE_states_apart);
         const LeafPlan *like = n->op == OP_state && !own
-            ? plan_of_weight(w, g, n->name) : NULL;
+            ? plan_of_weight(w, n->name) : NULL;
         if (like) {
             LeafPlan l = *like;
             l.name = n->name;
@@ -400,21 +436,25 @@ static Split batch_order(Drawing *w)
 }
 
 /* `of`: what it is laid over, or NULL. */
-static Plan *plan_once(Draw *d, const Graph *g, Arena *a, const Plan *of,
-                       FeatureSet want, FeatureSet *has_what)
+static Plan *plan_once(Draw *d, const Graph *g, const Leaves *leaves,
+                       Arena *a, const Plan *of, FeatureSet want,
+                       FeatureSet *has_what)
 {
     const FeatureSet of_weights = FEATURE_SET(weights_split)
         | FEATURE_SET(dimension_by_two) | FEATURE_SET(two_dimensions)
         | FEATURE_SET(gather_batch) | FEATURE_SET(gather_use);
     Plan *p = alloc(a, sizeof *p);
     Drawing w = { .d = d, .plan = p, .want = want, .arena = a,
-                  .batch = batch_of(g), .g = g };
+                  .batch = batch_of(g), .g = g, .leaves = leaves };
     if (of) {
         *p = *of, p->valuecap = p->nvalue;
         p->leaf = alloc(a, (of->nleaf + 1) * sizeof *p->leaf);
         memcpy(p->leaf, of->leaf, of->nleaf * sizeof *p->leaf);
         p->leafcap = of->nleaf + 1;
     }
+    w.told = alloc(a, (leaves->n + 1) * sizeof *w.told);
+    for (uint32_t i = 0; i < p->nleaf; i++)
+        told_note(&w, i);
     mesh_draw(&w);
     w.uneven = wants(&w, FEATURE_uneven, 2) && p->mesh.naxis;
     stages_draw(d, p, g, a, want, &w.has);
@@ -442,19 +482,20 @@ Plan *plan_draw(Draw *d, const Graph *g, Arena *a, const char *home,
     enum { TRIES = 20 };
     FeatureSet begun = 0;
     const Plan *of = shipped_draw(d, g, a, home, want, &begun);
+    const Leaves *leaves = leaves_of(g, a);
     Draw best = *d;
     int most = -1;
     for (int i = 0; i < TRIES && most < features_count(want & ~begun); i++) {
         ArenaMark mark = arena_mark(a);
         Draw begin = *d;
-        plan_once(d, g, a, of, want, has_what);
+        plan_once(d, g, leaves, a, of, want, has_what);
         arena_rewind(a, mark);
         int met = features_count(want & *has_what & ~begun);
         if (met > most)
             most = met, best = begin;
     }
     *d = best;
-    Plan *p = plan_once(d, g, a, of, want, has_what);
+    Plan *p = plan_once(d, g, leaves, a, of, want, has_what);
     *has_what |= begun;
     return p;
 }

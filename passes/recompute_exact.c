@@ -24,6 +24,10 @@ typedef struct Branch {
     bool *keep, *counted;
     uint32_t *last;                       /* by value: last late moment that */
     Chosen *best;                         /* reads it, + 1 */
+    int64_t *living;                      /* by late moment: bytes of what */
+    int64_t *more;                        /* lives there whatever is still
+                                             open; by value, then moment: what
+                                             it adds to that when it waits */
 } Branch;
 
 /* ---- the bounds of a branch ---- */
@@ -51,20 +55,35 @@ static double seconds(Branch *b)
     return sum;
 }
 
-/* Bytes of values that live at late moment k whatever is still open. */
-static int64_t living(const Branch *b, uint32_t k)
+/* What a late moment reads lives there; so does what waits for a later one. */
+static void living_count(Branch *b)
 {
     const Question *q = b->q;
-    int64_t sum = q->moment[k].other;
-    for (uint32_t v = 0; v < q->n; v++)
-        if (b->last[v] > k + 1 && b->fate[v] == WAITS)
-            sum += q->value[v].bytes;
-    for (uint32_t i = 0; i < q->moment[k].nread; i++) {
-        uint32_t v = q->moment[k].read[i];
-        if (b->last[v] == k + 1 || b->fate[v] != WAITS)
-            sum += q->value[v].bytes;
+    b->living = alloc(q->arena, (q->nmoment + 1) * sizeof *b->living);
+    b->more = alloc(q->arena, ((size_t)q->n * q->nmoment + 1)
+                    * sizeof *b->more);
+    for (uint32_t k = 0; k < q->nmoment; k++) {
+        const Moment *m = &q->moment[k];
+        b->living[k] = m->other;
+        for (uint32_t v = 0; m->late && v < q->n; v++)
+            if (b->last[v] > k + 1)
+                b->more[v * q->nmoment + k] = q->value[v].bytes;
+        for (uint32_t i = 0; m->late && i < m->nread; i++) {
+            uint32_t v = m->read[i];
+            b->living[k] += q->value[v].bytes;
+            if (b->last[v] > k + 1)
+                b->more[v * q->nmoment + k] -= q->value[v].bytes;
+        }
     }
-    return sum;
+}
+
+static void wait_or_not(Branch *b, uint32_t v, Fate f)
+{
+    const int64_t *more = &b->more[v * b->q->nmoment];
+    int sign = (f == WAITS) - (b->fate[v] == WAITS);
+    b->fate[v] = (uint8_t)f;
+    for (uint32_t k = 0; sign && k < b->q->nmoment; k++)
+        b->living[k] += sign * more[k];
 }
 
 static bool hopeless(Branch *b)
@@ -72,7 +91,7 @@ static bool hopeless(Branch *b)
     if (b->best->fits && seconds(b) >= b->best->answer.cost)
         return true;
     for (uint32_t k = 0; k < b->q->nmoment; k++)
-        if (b->q->moment[k].late && living(b, k) > b->limit)
+        if (b->q->moment[k].late && b->living[k] > b->limit)
             return true;
     return false;
 }
@@ -103,10 +122,10 @@ static void decide(Branch *b, uint32_t depth)
     }
     uint32_t v = b->order[depth];
     for (Fate f = WAITS; f <= (b->q->value[v].waits ? WAITS : GONE); f++) {
-        b->fate[v] = (uint8_t)f;
+        wait_or_not(b, v, f);
         decide(b, depth + 1);
     }
-    b->fate[v] = OPEN;
+    wait_or_not(b, v, OPEN);
 }
 
 static uint32_t *last_late(const Question *q)
@@ -149,6 +168,7 @@ void recompute_exact(const Question *q, int64_t limit, Chosen *c,
     b.fate = alloc(q->arena, q->n + 1);
     b.keep = alloc(q->arena, q->n + 1);
     b.counted = alloc(q->arena, q->n + 1);
+    living_count(&b);
     decide(&b, 0);
     c->exact = b.left > 0;
     if (c->exact && c->fits)
