@@ -5,6 +5,7 @@
  * number of chunks, in env->scratch, and a second loop that adds them. */
 #include "codegen/attention.h"
 #include "codegen/host.h"
+#include <math.h>
 
 /* What the kernels of a step gain nothing from is off: of what -O1 does, it
  * takes a third of the compiler's time; -O2 would take half as much again.
@@ -78,18 +79,51 @@ void host_place(Text *t, const Kernel *k, const int *at, int n)
 
 /* ---- maps ---- */
 
-int kernel_draws(const Kernel *k, int64_t *id, int max)
+static bool is_datum(const Value *x, bool draws)
 {
-    int n = 0;
+    return x->kind == VAL_RANDOM
+        || (draws && x->kind == VAL_CONST && isfinite((float)x->num)
+            && (x->dtype == F32 || x->dtype == BF16));
+}
+
+static bool has_draws(const Kernel *k)
+{
     for (int v = 0; v < k->nvalue; v++)
-        if (k->value[v].kind == VAL_RANDOM && n < max)
-            id[n++] = k->value[v].id;
+        if (k->value[v].kind == VAL_RANDOM)
+            return true;
+    return false;
+}
+
+static int64_t datum(const Value *x)
+{
+    float f = (float)x->num;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return x->kind == VAL_RANDOM ? x->id : (int64_t)bits;
+}
+
+int kernel_data(const Kernel *k, int64_t *data)
+{
+    bool draws = has_draws(k);
+    int n = 0;
+    for (int v = 0; v < k->nvalue && n <= KDATA; v++)
+        if (is_datum(&k->value[v], draws))
+            data[n++] = datum(&k->value[v]);
     return n;
+}
+
+int kernel_datum(const Kernel *k, int v)
+{
+    bool draws = has_draws(k);
+    int n = 0;
+    for (int i = 0; i < v; i++)
+        n += is_datum(&k->value[i], draws);
+    return is_datum(&k->value[v], draws) ? n : -1;
 }
 
 bool kernel_flat(const Kernel *k)
 {
-    int64_t id[KPOS + 1];
+    int64_t data[KDATA + 1];
     bool flat = k->form == FORM_MAP && k->norder == 1 && !k->npos && !k->ntable
         && !k->nloop;
     for (int v = 0; v < k->nvalue && flat; v++) {
@@ -103,13 +137,13 @@ bool kernel_flat(const Kernel *k)
     for (int s = 0; s < k->nstore && flat; s++)
         flat = !k->store[s].cut && !k->store[s].at.at
             && k->store[s].at.coef[k->order[0]] == 1;
-    return flat && kernel_draws(k, id, KPOS + 1) <= KPOS;
+    return flat && kernel_data(k, data) <= KDATA;
 }
 
 void host_flat_member(Text *t, const Kernel *k)
 {
-    int64_t id[KPOS];
-    int draws = kernel_draws(k, id, KPOS);
+    int64_t data[KDATA + 1];
+    int ndata = kernel_data(k, data);
     for (int i = 0; i < k->nin + k->nout; i++) {
         bool in = i < k->nin;
         const char *type = text_memtype(in ? k->g->node[k->in[i]].type.dtype
@@ -118,9 +152,9 @@ void host_flat_member(Text *t, const Kernel *k)
                  in ? "const " : "", type, text_restrict(k, i), in ? 'a' : 'o',
                  in ? i : i - k->nin, k->nin + k->nout, i);
     }
-    if (draws)
-        text_add(t, "        const long *id = n + count + 1 + c * %dL;\n",
-                 draws);
+    if (ndata)
+        text_add(t, "        const long *d = n + count + 1 + c * %dL;\n",
+                 ndata);
 }
 
 /* All members in one parallel region: no thread waits between two of them.

@@ -14,7 +14,7 @@ void host_stores(Text *, const Kernel *, const int *store, int n, int depth);
 /* Number of the point (places at[0..n)) in a buffer of the row. */
 void host_place(Text *, const Kernel *, const int *at, int n);
 
-/* Member c of a flat kernel's list: its buffers, and ids of its draws. */
+/* Member c of a flat kernel's list: its buffers, and its data. */
 void host_flat_member(Text *, const Kernel *);
 
 /* The rows, or columns, of groups side by side in one vector, where that is

@@ -97,31 +97,22 @@ static void column_body(Text *t, const Column *c, int depth)
     host_stores(t, &l->body, p->store, p->nstore, depth);
 }
 
-/* Sums of a turn of the cut loop: short ones, that is exact ones. */
-static void turn_begin(Text *t, const Column *c, int depth)
-{
-    for (int i = 0; i < c->loop->nfold; i++) {
-        int v = c->loop->fold[i];
-        text_indent(t, depth);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
-        text_indent(t, depth + 1);
-        text_add(t, "s%d[l] = %s;\n", v, text_identity(&c->l->k->value[v]));
-    }
-}
-
+/* Sums of a turn of the cut loop are short ones, that is exact ones: they are
+ * added to the chunk's behind it. */
 static void turn_end(Text *t, const Column *c, int depth)
 {
+    text_line(t, depth, "for (long l = 0; l < %lldL; l++) {",
+              (long long)c->lanes);
     for (int i = 0; i < c->loop->nfold; i++) {
         int v = c->loop->fold[i];
         char acc[48], x[16];
         snprintf(acc, sizeof acc, "part[%lldL + l]",
                  (long long)(i * c->lanes));
         snprintf(x, sizeof x, "s%d[l]", v);
-        text_indent(t, depth);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
         text_indent(t, depth + 1);
         text_fold(t, &c->l->k->value[v], acc, x);
     }
+    lane_end(t, depth);
 }
 
 /* Loops around the lanes; the cut one around what a row knows, unless it is
@@ -135,13 +126,13 @@ static void column_loops(Text *t, const Column *c, int depth)
     int n = host_places(k, c->loop->atoms & ~(1u << k->cut), at);
     if (!inside) {
         lane_learn(t, l, c->row, c->nrow, depth);
-        turn_begin(t, c, depth);
+        lane_folds_begin(t, l, c->loop, depth);
     }
     column_cut(t, c, depth);
     text_add(t, inside ? " {\n" : "\n");
     if (inside) {
         lane_learn(t, l, c->row, c->nrow, depth + 1);
-        turn_begin(t, c, depth + 1);
+        lane_folds_begin(t, l, c->loop, depth + 1);
     }
     for (int i = 0; i < n; i++) {
         host_loop(t, k, at[i], depth + 1 + i);
@@ -161,20 +152,20 @@ static void column_chunk(Text *t, const Column *c, int depth)
 {
     const Loop *p = c->loop;
     column_acc(t, c, depth);
-    text_indent(t, depth);
-    text_add(t, "float *DPC_RESTRICT part = acc + c * %lldL;\n",
-             (long long)(p->nfold * c->lanes));
+    text_line(t, depth, "float *DPC_RESTRICT part = acc + c * %lldL;",
+              (long long)(p->nfold * c->lanes));
     for (int i = 0; i < c->nrow; i++)
-        lane_array(t, c->l, "x", c->row[i], c->lanes, depth);
+        if (c->l->wanted[c->row[i]])
+            lane_array(t, c->l, "x", c->row[i], c->lanes, depth);
     for (int i = 0; i < p->nfold; i++)
         lane_array(t, c->l, "s", p->fold[i], c->lanes, depth);
-    for (int i = 0; i < p->nfold; i++) {
-        text_indent(t, depth);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)c->lanes);
-        text_indent(t, depth + 1);
-        text_add(t, "part[%lldL + l] = %s;\n", (long long)(i * c->lanes),
-                 text_identity(&c->l->k->value[p->fold[i]]));
-    }
+    text_line(t, depth, "for (long l = 0; l < %lldL; l++) {",
+              (long long)c->lanes);
+    for (int i = 0; i < p->nfold; i++)
+        text_line(t, depth + 1, "part[%lldL + l] = %s;",
+                  (long long)(i * c->lanes),
+                  text_identity(&c->l->k->value[p->fold[i]]));
+    lane_end(t, depth);
     column_loops(t, c, depth);
 }
 
@@ -214,6 +205,7 @@ bool host_lane_columns(Text *t, const Kernel *k)
     c.nouter = host_places(k, k->outer & ~(1u << l.group) & ~(1u << l.dense),
                            c.outer);
     column_split(&c);
+    lane_want(&l, c.body, c.nbody, c.loop);
     int depth = 1 + c.nouter;
     host_parallel(t, k, depth, false);
     column_outer(t, &c);

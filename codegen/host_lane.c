@@ -193,9 +193,10 @@ static void arrays(Text *t, const Lanes *l, int depth)
     for (int i = 0; i < l->k->nloop; i++) {
         const Loop *p = &l->k->loop[i];
         for (int v = 0; v < p->npre; v++)
-            lane_array(t, l, "x", p->pre[v], n, depth);
+            if (l->wanted[p->pre[v]])
+                lane_array(t, l, "x", p->pre[v], n, depth);
         for (int v = 0; v < p->nfold; v++) {
-            if (!kernel_tabled(l->k, p->fold[v]))
+            if (!kernel_tabled(l->k, p->fold[v]) && l->wanted[p->fold[v]])
                 lane_array(t, l, "x", p->fold[v], n, depth);
             lane_array(t, l, "s", p->fold[v], n, depth);
         }
@@ -203,6 +204,44 @@ static void arrays(Text *t, const Lanes *l, int depth)
             lane_array(t, l, "t", p->save[v],
                   (int64_t)kernel_points(&l->body, p->atoms), depth);
     }
+}
+
+static bool *none_seen(const Lanes *l)
+{
+    return alloc(l->k->arena, (size_t)l->k->nvalue + 1);
+}
+
+static void want(Lanes *l, int v)
+{
+    if (v >= 0)
+        l->wanted[v] = true;
+}
+
+/* All that a list reads, but what stands before it in the same rows: itself,
+ * and folds of the loop before. */
+static void want_operands(Lanes *l, const int *list, int n, const Loop *before)
+{
+    bool *own = none_seen(l);
+    for (int i = 0; before && i < before->nfold; i++)
+        own[before->fold[i]] = true;
+    for (int i = 0; i < n; i++) {
+        const Value *x = &l->k->value[list[i]];
+        for (int a = 0; a < x->narg; a++)
+            if (x->arg[a] >= 0 && !own[x->arg[a]])
+                want(l, x->arg[a]);
+        if (x->row >= 0 && !own[x->row])
+            want(l, x->row);
+        own[list[i]] = true;
+    }
+}
+
+void lane_want(Lanes *l, const int *body, int n, const Loop *p)
+{
+    want_operands(l, body, n, NULL);
+    for (int i = 0; i < p->nfold; i++)
+        want(l, l->k->value[p->fold[i]].arg[0]);
+    for (int i = 0; i < p->nstore; i++)
+        want(l, l->k->store[p->store[i]].value);
 }
 
 /* Brings what earlier rows' loops found back under its name, once. */
@@ -217,11 +256,6 @@ static void recall(Text *t, const Lanes *l, int v, bool *seen, int depth)
              kernel_place(l->k, l->group), (long long)l->length);
 }
 
-static bool *none_seen(const Lanes *l)
-{
-    return alloc(l->k->arena, (size_t)l->k->nvalue + 1);
-}
-
 static void recall_operands(Text *t, const Lanes *l, const int *list, int n,
                             bool *seen, int depth)
 {
@@ -233,13 +267,22 @@ static void recall_operands(Text *t, const Lanes *l, const int *list, int n,
     }
 }
 
-static void spread(Text *t, Lanes *l, int v, int depth)
+/* One loop over a row's lanes gives each value wanted later its array. */
+static void spread(Text *t, Lanes *l, const int *v, int n, int depth)
 {
-    text_indent(t, depth);
-    text_add(t, "for (long l = 0; l < %lldL; l++)\n", (long long)l->length);
-    text_indent(t, depth + 1);
-    text_add(t, "x%d[i%d * %lldL + l] = v%d;\n", v,
-             kernel_place(l->k, l->group), (long long)l->length, v);
+    int count = 0, row = kernel_place(l->k, l->group);
+    for (int i = 0; i < n; i++) {
+        l->known[v[i]] = true;
+        if (!l->wanted[v[i]])
+            continue;
+        if (!count++)
+            text_line(t, depth, "for (long l = 0; l < %lldL; l++) {",
+                      (long long)l->length);
+        text_line(t, depth + 1, "x%d[i%d * %lldL + l] = v%d;", v[i], row,
+                  (long long)l->length, v[i]);
+    }
+    if (count)
+        lane_end(t, depth);
 }
 
 void lane_rows(Text *t, const Lanes *l, int depth)
@@ -254,63 +297,89 @@ void lane_end(Text *t, int depth)
     text_add(t, "}\n");
 }
 
+/* Values of a row, and what they need of earlier loops. */
+static void learn(Text *t, Lanes *l, const int *v, int n, bool *seen,
+                  int depth)
+{
+    recall_operands(t, l, v, n, seen, depth);
+    text_values(t, l->k, v, n, depth);
+    spread(t, l, v, n, depth);
+}
+
 void lane_learn(Text *t, Lanes *l, const int *v, int n, int depth)
 {
     if (!n)
         return;
     lane_rows(t, l, depth);
-    recall_operands(t, l, v, n, none_seen(l), depth + 1);
-    text_values(t, l->k, v, n, depth + 1);
-    for (int i = 0; i < n; i++)
-        spread(t, l, v[i], depth + 1);
-    for (int i = 0; i < n; i++)
-        l->known[v[i]] = true;
+    learn(t, l, v, n, none_seen(l), depth + 1);
     lane_end(t, depth);
 }
 
-static void behind(Text *t, Lanes *l, const Loop *p, int depth)
+/* Adds a row's lanes up: its folds, as scalars. */
+static void row_folds(Text *t, const Lanes *l, const int *fold, int n,
+                      int depth)
 {
-    bool rows = false;
-    for (int i = 0; i < p->nfold; i++)
-        rows |= !kernel_tabled(l->k, p->fold[i]);
-    if (!rows)
+    const Kernel *k = l->k;
+    if (!n)
         return;
-    lane_rows(t, l, depth);
-    for (int i = 0; i < p->nfold; i++) {
-        int v = p->fold[i];
+    for (int i = 0; i < n; i++)
+        text_line(t, depth, "float v%d = %s;", fold[i],
+                  text_identity(&k->value[fold[i]]));
+    text_line(t, depth, "for (long l = 0; l < %lldL; l++) {",
+              (long long)l->length);
+    for (int i = 0; i < n; i++) {
         char acc[16], x[48];
-        if (kernel_tabled(l->k, v))
-            continue;
-        snprintf(acc, sizeof acc, "v%d", v);
-        snprintf(x, sizeof x, "s%d[i%d * %lldL + l]", v,
-                 kernel_place(l->k, l->group), (long long)l->length);
+        snprintf(acc, sizeof acc, "v%d", fold[i]);
+        snprintf(x, sizeof x, "s%d[i%d * %lldL + l]", fold[i],
+                 kernel_place(k, l->group), (long long)l->length);
         text_indent(t, depth + 1);
-        text_add(t, "float %s = %s;\n", acc,
-                 text_identity(&l->k->value[v]));
-        text_indent(t, depth + 1);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n",
-                 (long long)l->length);
-        text_indent(t, depth + 2);
-        text_fold(t, &l->k->value[v], acc, x);
-        spread(t, l, v, depth + 1);
-        l->known[v] = true;
+        text_fold(t, &k->value[fold[i]], acc, x);
     }
     lane_end(t, depth);
 }
 
-static void tail(Text *t, const Lanes *l, int depth)
+/* Folds of the loop before that are no tables. */
+static int row_folds_of(const Lanes *l, const Loop *p, int *fold)
+{
+    int n = 0;
+    for (int i = 0; p && i < p->nfold; i++)
+        if (!kernel_tabled(l->k, p->fold[i]))
+            fold[n++] = p->fold[i];
+    return n;
+}
+
+static void tail(Text *t, const Lanes *l, bool *seen, int depth)
+{
+    const Kernel *k = l->k;
+    recall_operands(t, l, k->tail, k->ntail, seen, depth);
+    for (int i = 0; i < k->ntail_store; i++)
+        recall(t, l, k->store[k->tail_store[i]].value, seen, depth);
+    text_values(t, k, k->tail, k->ntail, depth);
+    host_stores(t, k, k->tail_store, k->ntail_store, depth);
+}
+
+/* Between two loops (before NULL: it is the first; after NULL: the last was):
+ * what a row knows of the one before, and what the next begins with. */
+static void between(Text *t, Lanes *l, const Loop *before, const Loop *after,
+                    int depth)
 {
     const Kernel *k = l->k;
     bool *seen = none_seen(l);
-    if (!k->ntail && !k->ntail_store)
+    int *fold = alloc(k->arena, ((size_t)k->nvalue + 1) * sizeof *fold);
+    int n = row_folds_of(l, before, fold), npre = after ? after->npre : 0;
+    bool last = !after && (k->ntail || k->ntail_store);
+    for (int i = 0; i < n; i++)
+        seen[fold[i]] = true;
+    if (!last && !npre && !n)
         return;
-    lane_rows(t, l, depth);
-    recall_operands(t, l, k->tail, k->ntail, seen, depth + 1);
-    for (int i = 0; i < k->ntail_store; i++)
-        recall(t, l, k->store[k->tail_store[i]].value, seen, depth + 1);
-    text_values(t, k, k->tail, k->ntail, depth + 1);
-    host_stores(t, k, k->tail_store, k->ntail_store, depth + 1);
-    lane_end(t, depth);
+    lane_rows(t, l, depth++);
+    row_folds(t, l, fold, n, depth);
+    spread(t, l, fold, n, depth);
+    if (npre)
+        learn(t, l, after->pre, npre, seen, depth);
+    if (last)
+        tail(t, l, seen, depth);
+    lane_end(t, depth - 1);
 }
 
 /* ---- a loop ---- */
@@ -373,25 +442,24 @@ static void folds(Text *t, const Lanes *l, const Loop *p, int depth)
     }
 }
 
-static void folds_begin(Text *t, const Lanes *l, const Loop *p, int depth)
+void lane_folds_begin(Text *t, const Lanes *l, const Loop *p, int depth)
 {
-    for (int i = 0; i < p->nfold; i++) {
-        text_indent(t, depth);
-        text_add(t, "for (long l = 0; l < %lldL; l++)\n",
-                 (long long)(l->rows * l->length));
-        text_indent(t, depth + 1);
-        text_add(t, "s%d[l] = %s;\n", p->fold[i],
-                 text_identity(&l->k->value[p->fold[i]]));
-    }
+    if (!p->nfold)
+        return;
+    text_line(t, depth, "for (long l = 0; l < %lldL; l++) {",
+              (long long)(l->rows * l->length));
+    for (int i = 0; i < p->nfold; i++)
+        text_line(t, depth + 1, "s%d[l] = %s;", p->fold[i],
+                  text_identity(&l->k->value[p->fold[i]]));
+    lane_end(t, depth);
 }
 
-static void lane_loop(Text *t, Lanes *l, const Loop *p, int depth)
+static void lane_loop(Text *t, const Lanes *l, const Loop *p, int depth)
 {
     int at[KATOM];
     int n = host_places(&l->body, p->atoms & ~(1u << l->dense), at);
     at[n++] = kernel_place(&l->body, l->dense);
-    lane_learn(t, l, p->pre, p->npre, depth);
-    folds_begin(t, l, p, depth);
+    lane_folds_begin(t, l, p, depth);
     for (int i = 0; i < n; i++) {
         if (i == n - 1)
             text_add(t, "#pragma omp simd\n");
@@ -405,15 +473,29 @@ static void lane_loop(Text *t, Lanes *l, const Loop *p, int depth)
     folds(t, l, p, depth + n);
     host_stores(t, &l->body, p->store, p->nstore, depth + n);
     lane_end(t, depth);
-    behind(t, l, p, depth);
 }
 
 Lanes lane_new(const Kernel *k)
 {
     return (Lanes){
         .k = k, .known = alloc(k->arena, (size_t)k->nvalue + 1),
+        .wanted = alloc(k->arena, (size_t)k->nvalue + 1),
         .dense_of = alloc(k->arena, (size_t)(k->nloop + 1) * sizeof(int)),
     };
+}
+
+static void wants(Lanes *l)
+{
+    const Kernel *k = l->k;
+    const Loop *before = NULL;
+    for (int i = 0; i < k->nloop; before = &k->loop[i++]) {
+        const Loop *p = &k->loop[i];
+        want_operands(l, p->pre, p->npre, before);
+        lane_want(l, p->value, p->nvalue, p);
+    }
+    want_operands(l, k->tail, k->ntail, before);
+    for (int i = 0; i < k->ntail_store; i++)
+        want(l, k->store[k->tail_store[i]].value);
 }
 
 bool host_lanes(Text *t, const Kernel *k)
@@ -423,6 +505,7 @@ bool host_lanes(Text *t, const Kernel *k)
     if (!lanes_find(&l))
         return false;
     lane_body(&l);
+    wants(&l);
     int n = host_places(k, k->outer & ~(1u << l.group), at);
     text_values(t, k, k->top, k->ntop, 1);
     host_parallel(t, k, n, false);
@@ -431,11 +514,13 @@ bool host_lanes(Text *t, const Kernel *k)
         text_add(t, i < n - 1 ? "\n" : " {\n");
     }
     arrays(t, &l, 1 + n);
-    for (int i = 0; i < k->nloop; i++) {
+    const Loop *before = NULL;
+    for (int i = 0; i < k->nloop; before = &k->loop[i++]) {
+        between(t, &l, before, &k->loop[i], 1 + n);
         l.dense = l.dense_of[i];
         lane_loop(t, &l, &k->loop[i], 1 + n);
     }
-    tail(t, &l, 1 + n);
+    between(t, &l, before, NULL, 1 + n);
     text_add(t, "    }\n");
     return true;
 }

@@ -11,7 +11,9 @@ typedef struct Lanes {
     int *dense_of;                        /* the loop at hand; in each loop */
     int64_t rows, length;
     Atoms level;                          /* of what a row knows */
-    bool *known;                          /* value has an array x */
+    bool *known;                          /* value was found for each row, */
+    bool *wanted;                         /* and an array x keeps it: loops or
+                                             rows behind read it */
 } Lanes;
 
 enum { LANE_TASKS = 16 };                 /* worth it from here on */
@@ -28,11 +30,16 @@ bool lane_of_row(const Lanes *, int value);
 /* Fills in the body's view, once the atoms are known. */
 void lane_body(Lanes *);
 
+/* The values that a loop's body reads are wanted. */
+void lane_want(Lanes *, const int *body, int n, const Loop *);
+
 /* "float x5[64] ..." for a value. */
 void lane_array(Text *, const Lanes *, const char *letter, int value,
                 int64_t n, int depth);
 /* A loop over the rows that evaluates values and spreads them. */
 void lane_learn(Text *, Lanes *, const int *value, int n, int depth);
+/* All sums of a loop, by lane, begin. */
+void lane_folds_begin(Text *, const Lanes *, const Loop *, int depth);
 /* "const float v5 = x5[i3];" of all that the body's values read. */
 void lane_values(Text *, const Lanes *, const Loop *, const int *body,
                  int nbody, int depth);

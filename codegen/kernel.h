@@ -17,7 +17,7 @@
 #include "ir/target.h"
 #include "runtime/dpc_rt.h"
 
-enum { KATOM = 24, KPOS = 8 };
+enum { KATOM = 24, KPOS = 8, KDATA = 16 };
 typedef uint32_t Atoms;                   /* set of atoms */
 
 /* An index: at + sum of coef * atom + sum of pos * env->pos. */
@@ -119,7 +119,8 @@ typedef struct Kernel {
     bool put_split;                       /* indices; first row is pos[0] */
     struct Attention *attention;          /* FORM_ATTENTION */
     double flops;                         /* of one launch */
-    bool list;                            /* printed as one: draws are id[] */
+    bool list;                            /* printed as one: what kernel_data
+                                             says is d[] */
 } Kernel;
 
 /* The nodes (ascending) as one kernel, or NULL and *why.  `uses` of
@@ -150,10 +151,14 @@ KernelText kernel_host(Arena *, const Kernel *);
 /* Is it one pointwise loop, so that its length can be data?  Then the host's
  * text is the same for all lengths and draws, and takes a list: operands of
  * all members one after the other, and env->pos = { members, length of each,
- * their sum, ids of the draws of each }. */
+ * their sum, the data of each }. */
 bool kernel_flat(const Kernel *);
-/* Ids of its random values, in order; how many. */
-int kernel_draws(const Kernel *, int64_t *id, int max);
+/* The numbers that may differ between the members of such a list, in the order
+ * of values; how many of at most KDATA + 1.  Ids of draws, and beside a draw
+ * the bits of finite constants: initialisers differ by their scale only. */
+int kernel_data(const Kernel *, int64_t *data);
+/* Where value v is among them; -1: it is in the text. */
+int kernel_datum(const Kernel *, int v);
 KernelText kernel_cuda(Arena *, const Kernel *);
 
 /* What each emitted file begins with, and the flags it wants of cc. */

@@ -197,22 +197,14 @@ static void element(Text *t, const Kernel *k, int v)
         text_add(t, " : 0");
 }
 
-/* Which of the kernel's draws it is, by the order of values. */
-static int draw_number(const Kernel *k, const Value *x)
+static void draw(Text *t, const Kernel *k, int v)
 {
-    int n = 0;
-    for (const Value *v = k->value; v < x; v++)
-        n += v->kind == VAL_RANDOM;
-    return n;
-}
-
-static void draw(Text *t, const Kernel *k, const Value *x)
-{
+    const Value *x = &k->value[v];
     text_add(t, "dpc_%s(", x->dist);
     text_affine(t, k, &x->at);
     if (k->list)
-        text_add(t, ", DPC_ENV.step, (unsigned)id[%d], DPC_ENV.seed)",
-                 draw_number(k, x));
+        text_add(t, ", DPC_ENV.step, (unsigned)d[%d], DPC_ENV.seed)",
+                 kernel_datum(k, v));
     else
         text_add(t, ", DPC_ENV.step, %lldu, DPC_ENV.seed)",
                  (long long)(uint32_t)x->id);
@@ -223,7 +215,10 @@ static void body(Text *t, const Kernel *k, int v)
     const Value *x = &k->value[v];
     switch (x->kind) {
     case VAL_CONST:
-        number(t, x->dtype, x->num);
+        if (k->list && kernel_datum(k, v) >= 0)
+            text_add(t, "dpc_float((unsigned)d[%d])", kernel_datum(k, v));
+        else
+            number(t, x->dtype, x->num);
         break;
     case VAL_LOAD:
     case VAL_TABLE:
@@ -238,7 +233,7 @@ static void body(Text *t, const Kernel *k, int v)
         text_add(t, ")");
         break;
     case VAL_RANDOM:
-        draw(t, k, x);
+        draw(t, k, v);
         break;
     case VAL_PICK:
         text_add(t, "(");

@@ -137,7 +137,7 @@ static void kernel_args(Unit *u, Program *p, const DpcStep *q, const Kernel *k)
     p->flops += k->flops;
 }
 
-/* The list that a flat kernel walks: {members, lengths, sum, draws}. */
+/* The list that a flat kernel walks: {members, lengths, sum, data}. */
 static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
 {
     int64_t sum = 0;
@@ -148,10 +148,10 @@ static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
     }
     pos_number(u, p, sum);
     for (int i = 0; i < n; i++) {
-        int64_t id[KPOS];
-        int draws = kernel_draws(k[i], id, KPOS);
-        for (int d = 0; d < draws; d++)
-            pos_number(u, p, id[d]);
+        int64_t data[KDATA + 1];
+        int ndata = kernel_data(k[i], data);
+        for (int d = 0; d < ndata; d++)
+            pos_number(u, p, data[d]);
     }
 }
 

@@ -73,6 +73,15 @@ static const Case maps[] = {
       "c = add a, u\n"
       "y = add c, x\n"
       "return y=y r=r u=u\n", 1e-6, 0 },
+    { "draws, scaled",
+      "r = random id=7 dist=normal : f32[$N,$M]\n"
+      "s = const value=0.02 : f32[$N,$M]\n"
+      "u = random id=8 : f32[$N,$M]\n"
+      "o = const value=1 : f32[$N,$M]\n"
+      "p = mul r, s\n"
+      "q = sub u, o\n"
+      "y = add p, q\n"
+      "return y=y\n", 1e-6, 0 },
     { "iota and random of parts",
       "mesh a=2 b=2:time\n"
       "x = input : f32[8/a,6/b]\n"

@@ -264,7 +264,7 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
 {
     const Kernel *k = r->k;
     void **p = alloc(arena, (size_t)(k->nin + k->nout) * sizeof *p);
-    int64_t pos[KPOS + 3];
+    int64_t pos[KPOS + KDATA + 4];
     DpcEnv env = { .seed = 42, .step = 3, .pos = pos, .nthread = 1 };
 
     for (int i = 0; i < k->npos; i++) {
@@ -274,7 +274,7 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
     }
     if (kernel_flat(k))                   /* a list of one; CUDA reads none */
         pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]],
-        kernel_draws(k, pos + 3, KPOS);
+        kernel_data(k, pos + 3);
     for (int i = 0; i < k->nin; i++)
         p[i] = filled(r, e, k->in[i], coord);
     for (int i = 0; i < k->nout; i++) {

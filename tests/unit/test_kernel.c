@@ -104,6 +104,19 @@ static void equal_kernels_have_one_name(void **state)
     assert_string_not_equal(fold[0], fold[1]);
 }
 
+#define DRAW(id, scale, size) "r = random id=" id " dist=normal : f32[" size \
+    "]\ns = const value=" scale " : f32[" size "]\ny = mul r, s\n"           \
+    "return y=y\n"
+
+static void draws_of_any_scale_are_one_kernel(void **state)
+{
+    (void)state;
+    const char *a = name_of(DRAW("7", "0.02", "4,6"));
+    assert_string_equal(a, name_of(DRAW("8", "0.5", "90")));
+    assert_string_not_equal(a, name_of("r = random id=7 dist=normal : f32[8]\n"
+                                       "y = add r, r\nreturn y=y\n"));
+}
+
 static void what_is_no_nest_is_refused_with_a_reason(void **state)
 {
     (void)state;
@@ -283,6 +296,7 @@ int main(void)
         cmocka_unit_test(only_what_goes_point_by_point_lies_over),
         cmocka_unit_test(a_part_behind_the_end_touches_nothing),
         cmocka_unit_test(equal_kernels_have_one_name),
+        cmocka_unit_test(draws_of_any_scale_are_one_kernel),
         cmocka_unit_test(what_is_no_nest_is_refused_with_a_reason),
         cmocka_unit_test(env_is_that_of_the_runtime),
         cmocka_unit_test(functions_are_right_to_a_millionth),
