@@ -47,11 +47,9 @@ static Child child_start(const char *command, const char *log)
     return (Child){ pid, log, command };
 }
 
-static void child_end(const Child *c)
+static void child_check(const Child *c, int status)
 {
-    int status = 0;
     char text[3000] = "";
-    waitpid(c->pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     FILE *f = fopen(c->log, "r");
@@ -61,6 +59,28 @@ static void child_end(const Child *c)
         fclose(f);
     err_code(5, "dpc", "the C compiler failed; this was its command:\n%s\n%s",
              c->command, text);
+}
+
+static void child_end(const Child *c)
+{
+    int status = 0;
+    waitpid(c->pid, &status, 0);
+    child_check(c, status);
+}
+
+/* Whichever of them ends first: its place is free for another. */
+static int child_any(const Child *c, int n)
+{
+    int status = 0, i = n;
+    while (i == n) {
+        pid_t pid = waitpid(-1, &status, 0);
+        if (pid < 0)
+            die("no C compiler to wait for");
+        for (i = 0; i < n && c[i].pid != pid;)
+            i++;
+    }
+    child_check(&c[i], status);
+    return i;
 }
 
 /* ---- who compiles ---- */
@@ -257,24 +277,26 @@ static void parts_add(Build *b, const Parts *p)
     }
 }
 
+static Child object_start(const Build *b, const Object *obj)
+{
+    char *c = fmt(b->arena, "%s/%s", b->dir, obj->source.name);
+    file_write(c, obj->source.text, strlen(obj->source.text));
+    return child_start(fmt(b->arena, "%s -c -o %s %s", obj->command, obj->path,
+                           c), fmt(b->arena, "%s.log", obj->path));
+}
+
 static void objects_make(const Build *b)
 {
-    Child *child = alloc(b->arena, (size_t)(b->n + 1) * sizeof *child);
-    int jobs = b->o->jobs > 0 ? b->o->jobs : 1, running = 0, ended = 0;
+    int jobs = b->o->jobs > 0 ? b->o->jobs : 1, n = 0;
+    Child *child = alloc(b->arena, (size_t)jobs * sizeof *child);
     for (uint32_t i = 0; i < b->n; i++) {
-        const Object *obj = b->obj[i];
-        if (obj->cached)
+        if (b->obj[i]->cached)
             continue;
-        char *c = fmt(b->arena, "%s/%s", b->dir, obj->source.name);
-        file_write(c, obj->source.text, strlen(obj->source.text));
-        if (running - ended >= jobs)
-            child_end(&child[ended++]);
-        child[running++] = child_start(
-            fmt(b->arena, "%s -c -o %s %s", obj->command, obj->path, c),
-            fmt(b->arena, "%s.log", obj->path));
+        int at = n < jobs ? n++ : child_any(child, n);
+        child[at] = object_start(b, b->obj[i]);
     }
-    while (ended < running)
-        child_end(&child[ended++]);
+    for (int i = 0; i < n; i++)
+        child_end(&child[i]);
     for (uint32_t i = 0; i < b->n; i++)
         if (!b->obj[i]->cached)
             cache_put(b->arena, b->obj[i]->path,

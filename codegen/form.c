@@ -71,6 +71,19 @@ static void forget(void *arg, Affine *x)
     x->coef[((Pair *)arg)->a] = 0;
 }
 
+/* The next loop in the order that stands in a nest with the one at place i:
+ * loops of other nests may stand between them.  -1: none. */
+static int next_of_nest(const Kernel *k, int i)
+{
+    Atoms a = 1u << k->order[i], near = k->outer & a ? k->outer : 0;
+    for (int l = 0; l < k->nloop; l++)
+        near |= k->loop[l].atoms & a ? k->loop[l].atoms : 0;
+    for (int j = i + 1; j < k->norder; j++)
+        if (near >> k->order[j] & 1)
+            return j;
+    return -1;
+}
+
 /* May a, the loop around b, become one loop with it? */
 static bool mergeable(Kernel *k, int a, int b)
 {
@@ -87,9 +100,9 @@ static bool mergeable(Kernel *k, int a, int b)
     return p.ok;
 }
 
-static void merge(Kernel *k, int at)
+static void merge(Kernel *k, int at, int next)
 {
-    Pair p = { k->order[at], k->order[at + 1], 0, true };
+    Pair p = { k->order[at], k->order[next], 0, true };
     Atoms keep = ~(1u << p.a);
     k->extent[p.b] *= k->extent[p.a];
     each_affine(k, forget, &p);
@@ -147,12 +160,14 @@ void kernel_order(Kernel *k)
     weights(k, weight);
     sort(k, k->outer, weight);
     sort(k, inner, weight);
-    for (int i = 0; i + 1 < k->norder;)
-        if (mergeable(k, k->order[i], k->order[i + 1])) {
-            merge(k, i);
-            i = i ? i - 1 : 0;
+    for (int i = 0; i < k->norder;) {
+        int next = next_of_nest(k, i);
+        if (next >= 0 && mergeable(k, k->order[i], k->order[next])) {
+            merge(k, i, next);
+            i = 0;
         } else
             i++;
+    }
     fill_vectors(k);
 }
 

@@ -22,9 +22,27 @@ const char host_flags[] =
 
 enum { PARALLEL = 1 << 15, WORTH = 4 };   /* points; atoms of a collapse */
 
+bool kernel_open(const Kernel *k)
+{
+    int outer[KATOM];
+    return (k->form == FORM_MAP || k->form == FORM_ROW) && k->norder > 1
+        && (k->outer >> k->order[0] & 1)
+        && host_places(k, k->outer, outer) > (k->form == FORM_MAP);
+}
+
+void host_open(Text *t, const Kernel *k)
+{
+    if (kernel_open(k))
+        text_line(t, 1, "const long n0 = DPC_ENV.pos[%d];", k->npos);
+}
+
 void host_loop(Text *t, const Kernel *k, int at, int depth)
 {
     text_indent(t, depth);
+    if (!at && kernel_open(k)) {
+        text_add(t, "for (long i0 = 0; i0 < n0; i0++)");
+        return;
+    }
     text_add(t, "for (long i%d = 0; i%d < %lldL; i%d++)", at, at,
              (long long)k->extent[k->order[at]], at);
 }
@@ -396,6 +414,7 @@ KernelText kernel_host(Arena *a, const Kernel *k)
         text_add(&t, "%s", attention_product);
     text_add(&t, "void @(void *const *p, const DpcEnv *env)\n{\n");
     text_buffers(&t, k);
+    host_open(&t, k);
     if (k->form != FORM_ROW)
         text_values(&t, k, k->top, k->ntop, 1);
     form[k->form](&t, k);

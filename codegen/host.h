@@ -4,8 +4,11 @@
 
 #include "codegen/kernel.h"
 
-/* "for (long i3 = 0; i3 < 64L; i3++)" of the atom at this place. */
+/* "for (long i3 = 0; i3 < 64L; i3++)" of the atom at this place; the first
+ * goes to n0 where its length is data. */
 void host_loop(Text *, const Kernel *, int at, int depth);
+/* "const long n0 = ...", where the first loop's length is data. */
+void host_open(Text *, const Kernel *);
 /* Places in the order of the atoms of a set. */
 int host_places(const Kernel *, Atoms set, int *out);
 /* The pragma over the n outermost loops, if the work is worth threads. */

@@ -153,6 +153,10 @@ KernelText kernel_host(Arena *, const Kernel *);
  * all members one after the other, and env->pos = { members, length of each,
  * their sum, the data of each }. */
 bool kernel_flat(const Kernel *);
+/* Is the length of its first loop data, env->pos[npos]?  On the host, where
+ * that loop goes over rows of others, as of a map of several loops or a row
+ * kernel: what differs by the batch only is one text. */
+bool kernel_open(const Kernel *);
 /* The numbers that may differ between the members of such a list, in the order
  * of values; how many of at most KDATA + 1.  Ids of draws, and beside a draw
  * the bits of finite constants: initialisers differ by their scale only. */

@@ -91,7 +91,8 @@ static void pos_number(Unit *u, Program *p, int64_t n)
     pos_add(u, p, (DpcPos){ .size = n });
 }
 
-static int64_t flat_length(const Kernel *k)
+/* Of a kernel's first loop. */
+static int64_t first_length(const Kernel *k)
 {
     return k->extent[k->order[0]];
 }
@@ -143,8 +144,8 @@ static void flat_pos(Unit *u, Program *p, Kernel *const *k, int n)
     int64_t sum = 0;
     pos_number(u, p, n);
     for (int i = 0; i < n; i++) {
-        pos_number(u, p, flat_length(k[i]));
-        sum += flat_length(k[i]);
+        pos_number(u, p, first_length(k[i]));
+        sum += first_length(k[i]);
     }
     pos_number(u, p, sum);
     for (int i = 0; i < n; i++) {
@@ -174,6 +175,8 @@ static void kernel_step(Unit *u, Program *p, DpcStep *q, const Launch *l,
         pos_add(u, p, k->pos[i]);
     if (is_flat(u, k))
         flat_pos(u, p, &k, 1);
+    else if (!u->cuda && kernel_open(k))
+        pos_number(u, p, first_length(k));
 }
 
 /* The kernels of a bucket, in the order of their first nodes. */

@@ -198,8 +198,8 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     if (!o->emit_c && !o->out)
         return;
     watches_drop(u, o);
-    /* Watches are quick to compile: they go first and fill the gaps. */
-    Parts parts[] = { watch_parts(u, a), kernel_parts(u, a) };
+    /* Watches are quick to compile: they go last and fill the gaps. */
+    Parts parts[] = { kernel_parts(u, a), watch_parts(u, a) };
     Source tables = { .name = "unit.c", .text = unit_text(u, o) };
     if (o->emit_c)
         emit_sources(parts, COUNT(parts), &tables, o, a);

@@ -270,6 +270,7 @@ static void nest(Watch *w)
     const Kernel *k = w->k;
     int at[KATOM], n = host_places(k, k->outer, at);
     text_buffers(&w->text, k);
+    host_open(&w->text, k);
     blames_begin(w);
     text_values(&w->text, k, k->top, k->ntop, 1);
     for (int i = 0; i < n; i++) {

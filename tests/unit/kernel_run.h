@@ -272,6 +272,8 @@ static void run_part(const Run *r, Eval *e, void *fn, Caller *call,
         Part part = split_part(&r->g->mesh, q->split, q->size, coord);
         pos[i] = q->held ? part.n : part.at;
     }
+    if (kernel_open(k))
+        pos[k->npos] = k->extent[k->order[0]];
     if (kernel_flat(k))                   /* a list of one; CUDA reads none */
         pos[0] = 1, pos[1] = pos[2] = k->extent[k->order[0]],
         kernel_data(k, pos + 3);

@@ -125,10 +125,11 @@ static const Trap traps[] = {
       true, false, false },
 };
 
-static DpcSeen watched(const Trap *t, void *lib, const char *name)
+static DpcSeen watched(const Trap *t, const Kernel *k, void *lib,
+                       const char *name)
 {
     float x[8], out[2][8] = {{0}};
-    int64_t pos[] = { 1, 8, 8 };
+    int64_t pos[] = { kernel_open(k) ? k->extent[k->order[0]] : 1, 8, 8 };
     char scratch[4096];
     void *p[] = { x, out[0], out[1] };
     DpcEnv env = { .pos = pos, .nthread = 1, .scratch = scratch };
@@ -149,7 +150,7 @@ static void trap_check(const Trap *t)
     assert_non_null(k);
     assert_true(watch_nodes(k, &node) > 0);
     KernelText w = watch_text(arena, k);
-    DpcSeen s = watched(t, watch_compile(w.text), w.name);
+    DpcSeen s = watched(t, k, watch_compile(w.text), w.name);
     int32_t blame = t->nan ? s.nan : s.inf, own = blame < 0 ? -blame : blame;
     const char *name = blame ? g->node[node[own / 2 - 1]].name : "nobody";
     assert_string_equal(name, t->blame ? t->blame : "nobody");
