@@ -335,9 +335,11 @@ static void binary_write(const char *from, const char *to)
     size_t n = 0;
     mode_t mode;
     char *x = file_read(from, &n, &mode);
-    if (!x || !file_make(to, x, n, mode))
-        err_code(5, to, "cannot write the binary: %s", strerror(errno));
+    bool ok = x && file_make(to, x, n, mode);
+    int why = errno;
     free(x);
+    if (!ok)
+        err_code(5, to, "cannot write the binary: %s", strerror(why));
 }
 
 void cc_build(const Parts *parts, int n, const Source *s, const char *flags,
