@@ -8,7 +8,7 @@
  *   3. it never makes a node that reads more than the one it replaces.
  * A clone (again=) is never merged: it exists to be computed twice. */
 #include "ir/expr.h"
-#include "passes/pass.h"
+#include "passes/fuse.h"
 #include <math.h>
 
 typedef struct Table {
@@ -150,12 +150,7 @@ static Ref same_as(const Graph *g, Ref r, bool graded)
     case OP_stop:
         return graded ? in[0] : NONE;
     case OP_cast:
-        if (a->type.dtype == n->type.dtype)
-            return in[0];
-        if (a->op == OP_cast && n->type.dtype == BF16 && a->type.dtype == F32
-            && g->node[a->in[0]].type.dtype == BF16)
-            return a->in[0];
-        return NONE;
+        return a->type.dtype == n->type.dtype ? in[0] : NONE;
     case OP_neg:
         return a->op == OP_neg ? a->in[0] : NONE;
     case OP_add:
@@ -202,6 +197,38 @@ static bool fold_numbers(const Graph *g, const Node *n, double *v)
     return (float)*v == *v;
 }
 
+/* Value r in bf16, where it was that before it was widened and moved: the same
+ * moves of what was widened; NONE. */
+static Ref narrow(Graph *g, Table *t, Ref r)
+{
+    Node n = g->node[r];
+    if (n.op == OP_cast && g->node[n.in[0]].type.dtype == BF16)
+        return n.in[0];
+    if (n.op != OP_move || n.type.partial || n.again != NONE
+        || fuse_folds(g, &n))
+        return NONE;
+    Ref x = narrow(g, t, n.in[0]);
+    if (x == NONE)
+        return NONE;
+    n.in = alloc(g->arena, sizeof *n.in);
+    n.in[0] = x, n.type.dtype = BF16;
+    GROW(g->arena, g->node, g->n, g->ncap);
+    g->node[g->n++] = n;
+    Ref equal = find_equal(t, g);
+    if (equal == NONE)
+        return g->n - 1;
+    g->n--;
+    return equal;
+}
+
+/* What cast r to bf16 is without a cast; NONE. */
+static Ref narrowed(const Copy *c, Ref r, Table *t)
+{
+    const Node *n = &c->in->node[r];
+    return n->op != OP_cast || n->type.dtype != BF16 || n->type.partial
+        || !shared(n) ? NONE : narrow(c->out, t, c->map[n->in[0]]);
+}
+
 /* Drop the last node of g, an orphan. */
 static void unemit(Graph *g)
 {
@@ -211,10 +238,13 @@ static void unemit(Graph *g)
 static Ref reduce(Copy *c, Ref r, Table *t)
 {
     Graph *g = c->out;
+    Ref same = narrowed(c, r, t);
+    double v;
+    if (same != NONE)
+        return same;
     Ref q = copy_node(c, r);
     slice_through(g, &g->node[q]);
-    Ref same = same_as(g, q, t->graded);
-    double v;
+    same = same_as(g, q, t->graded);
     if (same != NONE) {
         unemit(g);
         return same;
