@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,4 +94,18 @@ void apart_run(const int *order, int n, ApartFn *fn, void *arg)
             running--;
         }
     free(p);
+}
+
+void *apart_memory(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        err_code(5, "dpc", "no memory: %s", strerror(errno));
+    return p;
+}
+
+void apart_free(void *p, size_t bytes)
+{
+    munmap(p, bytes);
 }

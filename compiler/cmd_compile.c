@@ -41,8 +41,10 @@ static unsigned emit_set(const Options *o)
     for (const char *p = o->emit; p && *p; p += strcspn(p, ","),
                                            p += *p == ',')
         set |= emit_one(fmt(o->arena, "%.*s", (int)strcspn(p, ","), p));
-    if (o->output)
-        set |= EMIT_BIN;
+    if (o->output && !(set & EMIT_BIN))
+        usage("-o %s: --emit %s makes no binary; --emit %s,bin would, and "
+              "--emit-dir says where texts go", o->output,
+              o->emit ? o->emit : "cuda,cubin", o->emit ? o->emit : "cuda");
     if (cuda && set & EMIT_BIN)
         usage("--target cuda: this dpc writes kernels for it (--emit cuda,"
               "cubin); a binary runs on the host only");
@@ -194,27 +196,43 @@ static void traffic_print(Graph *const *role, int n, const Job *j)
     }
 }
 
-/* What a rank needs at the least must fit before anything is made. */
-static void memory_check(const Options *o, Graph *const *done, int n,
-                         const Job *j)
+typedef struct Need { Priced p; const char *entry; } Need;
+
+static void need_add(Need *n, const Graph *done, const Job *j)
 {
-    for (int i = 0; i < n; i++) {
-        Priced p = { .plan = NULL };
-        int64_t limit = memory_limit(j);
-        memory_price(done[i], j, &p);
-        if (p.fits)
-            continue;
-        err_code(3, o->file[0], "%s needs %.1f MiB a rank (leaves %.1f, "
-                 "arena %.1f, io %.1f); %s \"%s\" %s %.1f\n%s",
-                 done[i]->entry, mib(p.leaves + p.arena + p.io),
-                 mib(p.leaves), mib(p.arena), mib(p.io),
-                 limit < j->cluster->memory ? "recompute ="
-                 : "a rank of the cluster",
-                 limit < j->cluster->memory
-                 ? recompute_word(o->arena, j->plan) : j->cluster->name,
-                 limit < j->cluster->memory ? "allows" : "has", mib(limit),
-                 fit_help(o, j->plan, limit));
-    }
+    Priced p = { .plan = NULL };
+    memory_price(done, j, &p);
+    if (!n->entry || bytes_of(&p) > bytes_of(&n->p))
+        *n = (Need){ p, done->entry };
+}
+
+/* "train needs ..., a rank of the cluster "host" has ..." */
+static char *need_text(const Options *o, const Need *n, const Job *j)
+{
+    int64_t limit = memory_limit(j);
+    bool word = limit < j->cluster->memory;
+    const Priced *p = &n->p;
+    return fmt(o->arena, "%s needs %.1f MiB a rank (leaves %.1f, arena %.1f, "
+               "io %.1f); %s \"%s\" %s %.1f", n->entry, mib(bytes_of(p)),
+               mib(p->leaves), mib(p->arena), mib(p->io),
+               word ? "recompute =" : "a rank of the cluster",
+               word ? recompute_word(o->arena, j->plan) : j->cluster->name,
+               word ? "allows" : "has", mib(limit));
+}
+
+/* What a rank needs at the least must fit before a binary is made of it; texts
+ * need none. */
+static void memory_check(const Options *o, const Need *n, const Job *j,
+                         bool wanted)
+{
+    if (!n->entry || n->p.fits)
+        return;
+    if (wanted)
+        err_code(3, o->file[0], "%s\n%s", need_text(o, n, j),
+                 fit_help(o, j->plan, n->entry, bytes_of(&n->p),
+                          memory_limit(j)));
+    if (!o->quiet)
+        fprintf(stderr, "dpc: warning: %s\n", need_text(o, n, j));
 }
 
 /* A line for each entry that trains less than it could. */
@@ -311,6 +329,7 @@ typedef struct Texts {                    /* what entry_texts is told */
     const Model *m;
     Job *j;
     unsigned emit;
+    Need *need;                           /* of each entry */
 } Texts;
 
 /* Files alone: of an entry, its graph and its schedules. */
@@ -321,16 +340,21 @@ static void entry_texts(void *arg, int i)
     if (t->emit & EMIT_GRAPH)
         graph_write(t->o, t->m, t->m->entry[i], "graph");
     Graph **role = run_roles(t->m->entry[i], t->j, &roles);
-    for (int k = 0; k < roles && t->emit & EMIT_SCHEDULE; k++)
-        graph_write(t->o, t->m, role[k], "schedule");
+    for (int k = 0; k < roles; k++) {
+        if (t->emit & EMIT_SCHEDULE)
+            graph_write(t->o, t->m, role[k], "schedule");
+        need_add(&t->need[i], role[k], t->j);
+    }
 }
 
 /* Where nothing is made of the schedules, entries need not meet: each has a
- * process, the largest first. */
-static void entries_write(const Options *o, const Model *m, Job *j,
+ * process, the largest first.  What the largest takes. */
+static Need entries_write(const Options *o, const Model *m, Job *j,
                           unsigned emit)
 {
-    Texts t = { o, m, j, emit };
+    Need most = { .entry = NULL };
+    size_t bytes = (size_t)(m->nentry + 1) * sizeof most;
+    Texts t = { o, m, j, emit, apart_memory(bytes) };
     int *order = alloc(o->arena, (size_t)(m->nentry + 1) * sizeof *order);
     for (int i = 0; i < m->nentry; i++) {
         int k = i;
@@ -339,6 +363,11 @@ static void entries_write(const Options *o, const Model *m, Job *j,
         order[k] = i;
     }
     apart_run(order, m->nentry, entry_texts, &t);
+    for (int i = 0; i < m->nentry; i++)
+        if (bytes_of(&t.need[i].p) > bytes_of(&most.p))
+            most = (Need){ t.need[i].p, m->entry[i]->entry };
+    apart_free(t.need, bytes);
+    return most;
 }
 
 void model_compile(const Options *o, const Model *m)
@@ -365,12 +394,14 @@ void model_compile(const Options *o, const Model *m)
     UnitReport r;
     unsigned texts = EMIT_C | EMIT_CUDA | EMIT_CUBIN | EMIT_BIN;
     bool unit = emit & texts || o->verbose;   /* -v: its steps are checked */
+    Need need = { .entry = NULL };
     if (unit || o->after || o->time_passes)
         done = entries_run(o, m, &job, emit, &ndone);
     else
-        entries_write(o, m, &job, emit);
-    if (emit & EMIT_BIN)
-        memory_check(o, done, ndone, &job);
+        need = entries_write(o, m, &job, emit);
+    for (int i = 0; i < ndone; i++)
+        need_add(&need, done[i], &job);
+    memory_check(o, &need, &job, emit & EMIT_BIN);
     if (emit & EMIT_PLAN)                 /* which nothing refused */
         plan_write(o, m, plan);
     if (unit) {
@@ -384,6 +415,7 @@ void model_compile(const Options *o, const Model *m)
 
 int cmd_compile(const Options *o)
 {
+    emit_set(o);                          /* refused before a model is read */
     model_compile(o, model_open(o));
     return 0;
 }

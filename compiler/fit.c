@@ -5,12 +5,13 @@
  * tried: blocks made again, more turns, leaves and activations in the host's
  * memory, weights in parts over more ranks, products in bf16.  Those that fit
  * are named by the seconds of ranks that a step of them takes; where few fit,
- * the ones that come nearest. */
+ * the ones that come nearest.  How many nodes there are says whether each is
+ * compiled or judged (plan_try.c), so that the answer is the same anywhere. */
 #include "compiler/planning.h"
 #include "passes/offload.h"
 #include <stdlib.h>
 
-enum { WAYS = 3 };
+enum { WAYS = 3, RANKS = 2, MOST = 1024 };   /* MOST: times as many ranks */
 
 static const char *const moves[] = { NULL, "states", "states,activations" };
 
@@ -26,107 +27,135 @@ void offload_fit(const Options *o, Graph *const *entry, int n, Plan *p)
     }
 }
 
-typedef struct Way {
-    const char *text;
-    Options options;
-    double cost;                          /* seconds of all ranks */
-    int64_t bytes;
-    bool fits;
-} Way;
-
-typedef struct Ways { Way at[16]; int n; } Ways;
-
-static void add(Ways *w, const Options *o, int micro, int ranks,
-                const char *partitioner, const char *dtype)
+/* Words of a try that is no partitioner's own: what "auto" has no name for. */
+static Try *way_add(Tries *t, const Options *o, const Try *words)
 {
-    Way *x = &w->at[w->n];
-    x->options = *o;
     Str s = { .arena = o->arena };
-    str_add(&s, o->plan && !partitioner ? "recompute = \"%s\" in the plan"
-            : "--recompute %s", o->recompute);
-    if (micro > 1) {
-        x->options.micro = micro;
-        str_add(&s, " --micro %d", micro);
-    }
-    if (partitioner) {
-        x->options.ranks = ranks, x->options.plan = NULL;
-        x->options.partitioner = partitioner, x->options.exact = false;
-        str_add(&s, " --ranks %d --partitioner %s", ranks, partitioner);
-    }
-    if (dtype) {
-        x->options.dtype = dtype;
-        str_add(&s, " --dtype %s", dtype);
-    }
-    x->text = s.p;
-    w->n++;
+    GROW(t->arena, t->at, t->n, t->cap);
+    Try *x = &t->at[t->n++];
+    *x = *words;
+    x->micro = x->micro ? x->micro : o->micro ? (int)o->micro : 1;
+    if (x->recompute)
+        str_add(&s, o->plan && !x->partitioner ? " recompute = \"%s\" in the "
+                "plan" : " --recompute %s", x->recompute);
+    if (words->micro > 1)
+        str_add(&s, " --micro %d", x->micro);
+    if (x->partitioner)
+        str_add(&s, " --ranks %d --partitioner %s", x->ranks, x->partitioner);
+    for (int i = 0; i < x->set.n; i++)
+        str_add(&s, " -P %s", x->set.at[i]);
+    if (x->dtype)
+        str_add(&s, " --dtype %s", x->dtype);
+    if (x->offload)
+        str_add(&s, " --offload %s", x->offload);
+    x->name = s.p + 1;
+    return x;
 }
 
 /* What moves more than the plan has moved. */
-static void add_moves(Ways *w, const Options *o, const Plan *p)
+static void moves_add(Tries *t, const Options *o, const Plan *p)
 {
+    if (p->offload && !offload_says(p->offload, "states"))
+        return;
     for (int i = COUNT(moves) - 1; i > 0; i--) {
         if (p->offload && strcmp(p->offload, moves[i]) == 0)
             return;
-        w->at[w->n].options = *o;
-        w->at[w->n].options.offload = moves[i];
-        w->at[w->n++].text = fmt(o->arena, "--offload %s", moves[i]);
+        way_add(t, o, &(Try){ .offload = moves[i] });
     }
 }
 
-static void price(Way *w, Graph *const *entry, int n)
+/* A rank's memory where there are so many. */
+static int64_t memory_of_ranks(const Options *o, int ranks)
 {
-    ErrTrap trap;
-    w->bytes = INT64_MAX;
-    if (setjmp(trap.jump) == 0) {
-        err_push(&trap);
-        Options o = w->options;
-        o.recompute = NULL;               /* a plan file's own may differ */
-        Priced p = { .plan = plan_open(&o, entry, n) };
-        if (w->options.recompute)
-            recompute_read(o.arena, w->options.recompute, p.plan);
-        plan_price(&w->options, plan_entry(entry, n), NULL, &p);
-        w->bytes = p.leaves + p.arena + p.io;
-        w->fits = p.fits;
-        w->cost = p.spent.step * plan_ranks(p.plan);
-        err_pop();
+    Cluster *c = cluster_read(o->home, o->cluster, o->arena);
+    cluster_share(c, ranks, 1);
+    return c->memory;
+}
+
+/* Weights in parts over more ranks: the first two numbers for which parts that
+ * are even could fit, whoever makes them. */
+static void ranks_add(Tries *t, const Options *o, const Graph *g, int ranks,
+                      const Try *words)
+{
+    int64_t all = leaf_bytes(g);          /* of a model's graph: whole */
+    int found = 0, most = ranks_most(o);
+    for (int n = ranks > 1 ? ranks : 2; n <= most && found < RANKS
+         && n <= MOST * ranks; n *= 2) {
+        if (all / n > memory_of_ranks(o, n))
+            continue;
+        Try x = *words;
+        x.partitioner = "zero3", x.ranks = n;
+        way_add(t, o, &x);
+        found++;
     }
+}
+
+static Tries ways_of(const Options *o, const Plan *p, const Graph *g,
+                     int64_t limit)
+{
+    Tries t = { .arena = o->arena };
+    int micro = o->micro ? (int)o->micro : 1;
+    Try again = { .recompute = fmt(o->arena, "auto:%lld", (long long)limit) };
+    moves_add(&t, o, p);
+    if (p->recompute != RECOMPUTE_AUTO)
+        way_add(&t, o, &again);
+    for (int k = 2; k <= 8 && !o->plan; k *= 2) {
+        Try x = again;
+        x.micro = k * micro;
+        way_add(&t, o, &x);
+    }
+    again.micro = micro;
+    if (p->compute == F32 && !o->plan) {
+        Try x = again;
+        x.dtype = "bf16";
+        way_add(&t, o, &x);
+    }
+    ranks_add(&t, o, g, plan_ranks(p), &again);
+    return t;
+}
+
+static double cost(const Priced *p)       /* seconds of all ranks */
+{
+    return p->spent.step * (p->of.ranks ? p->of.ranks : 1);
 }
 
 static int better(const void *a, const void *b)
 {
-    const Way *x = a, *y = b;
+    const Priced *x = a, *y = b;
+    bool none[2] = { x->why || x->alone, y->why || y->alone };
+    if (none[0] != none[1])
+        return none[0] ? 1 : -1;
     if (x->fits != y->fits)
         return x->fits ? -1 : 1;
-    return x->fits ? (x->cost > y->cost) - (x->cost < y->cost)
-         : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return x->fits ? (cost(x) > cost(y)) - (cost(x) < cost(y))
+         : (bytes_of(x) > bytes_of(y)) - (bytes_of(x) < bytes_of(y));
 }
 
-char *fit_help(const Options *o, const Plan *p, int64_t limit)
+/* Large ones are judged by their nodes: no answer takes minutes. */
+char *fit_help(const Options *o, const Plan *p, const char *entry,
+               int64_t bytes, int64_t limit)
 {
     const Model *m = model_open(o);       /* passes have used up the first */
-    Ways w = { .n = 0 };
+    Work w = { .entry = m->entry, .nentry = m->nentry,
+               .of = model_entry(m, entry) };
     Options mine = *o;
-    int ranks = plan_ranks(p), micro = o->micro ? (int)o->micro : 1;
     mine.offload = p->offload;            /* what "auto" came to */
-    if (!p->offload || offload_says(p->offload, "states"))
-        add_moves(&w, &mine, p);
-    mine.recompute = fmt(o->arena, "auto:%lld", (long long)limit);
-    if (p->recompute != RECOMPUTE_AUTO)
-        add(&w, &mine, 0, 0, NULL, NULL);
-    for (int k = 2; k <= 8 && !o->plan; k *= 2)
-        add(&w, &mine, k * micro, 0, NULL, NULL);
-    if (p->compute == F32 && !o->plan)
-        add(&w, &mine, micro, 0, NULL, "bf16");
-    for (int k = ranks > 1 ? 1 : 2; k <= 4 && k * ranks <= ranks_most(o);
-         k *= 2)
-        add(&w, &mine, micro, k * ranks, "zero3", NULL);
-    for (int i = 0; i < w.n; i++)
-        price(&w.at[i], m->entry, m->nentry);
-    qsort(w.at, (size_t)w.n, sizeof *w.at, better);
+    int64_t leaves = leaf_bytes(w.of);
+    Tries t = ways_of(&mine, p, w.of, limit);
+    w.judge = (double)w.of->n * t.n > NODES;
+    if (w.judge)
+        w.begun = work_begin(&mine, &w);
+    Priced *q = tries_run(&mine, &w, t.at, t.n);
+    qsort(q, t.n, sizeof *q, better);
     Str s = { .arena = o->arena };
-    for (int i = 0; i < w.n && i < WAYS && w.at[i].bytes < INT64_MAX; i++)
-        str_add(&s, "%shelp: %s: %.1f MiB a rank%s", i ? "\n" : "",
-                w.at[i].text, mib(w.at[i].bytes),
-                w.at[i].fits ? "" : ", the nearest that was found");
-    return s.p ? s.p : "help: nothing that was tried comes near";
+    for (uint32_t i = 0; i < t.n && i < WAYS && !q[i].why && !q[i].alone
+         && (q[i].fits || bytes_of(&q[i]) < bytes); i++)
+        str_add(&s, "%shelp: %s: %s%.1f MiB a rank%s", i ? "\n" : "",
+                q[i].name, q[i].rough ? "about " : "", mib(bytes_of(&q[i])),
+                q[i].fits ? "" : ", the nearest that was found");
+    if (!s.p)
+        str_add(&s, "help: nothing that was tried takes less: leaves alone "
+                "are %.1f MiB over all ranks; another --cluster may have more",
+                mib(leaves));
+    return s.p;
 }

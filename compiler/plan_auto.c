@@ -17,8 +17,6 @@
 enum {
     MICRO = 4,                            /* most micro-batches tried */
     BEST = 5,                             /* plans that get other words */
-    NODES = 200000,                       /* that may be priced: about four
-                                             seconds of two cores */
     LARGE = 20000                         /* nodes that a partitioner which
                                              walks them often is spared, and
                                              what hardly differs is left out */
@@ -109,7 +107,7 @@ int64_t memory_limit(const Job *j)
     return stricter ? p->bytes : j->cluster->memory;
 }
 
-static int64_t memory_all(const Priced *p)
+int64_t bytes_of(const Priced *p)
 {
     return p->leaves + p->arena + p->io;
 }
@@ -127,7 +125,7 @@ void plan_price(const Options *o, const Graph *g, const char *from, Priced *p)
     for (int i = 0; i < n; i++) {
         Priced one = { .plan = NULL };
         memory_price(done[i], &job, &one);
-        if (memory_all(&one) > memory_all(p))
+        if (bytes_of(&one) > bytes_of(p))
             p->leaves = one.leaves, p->arena = one.arena, p->io = one.io;
         p->fits &= one.fits;
         if (t[i].spent.compute > p->spent.compute)
@@ -154,19 +152,10 @@ static int by_step(const void *a, const void *b)
         return x->rough ? 1 : -1;
     if (x->fits != y->fits)
         return x->fits ? -1 : 1;
-    int64_t m = x->leaves + x->arena + x->io, n = y->leaves + y->arena + y->io;
+    int64_t m = bytes_of(x), n = bytes_of(y);
     if (!x->fits && m != n)
         return (m > n) - (m < n);
     return (x->spent.step > y->spent.step) - (x->spent.step < y->spent.step);
-}
-
-/* The model's graph as far as no plan matters. */
-static const Graph *begun_of(const Options *o, const Work *w)
-{
-    Plan *plan = plan_begin(dtype_wanted(o), o->arena);
-    Job j = job_open(o, plan);
-    j.stop_after = "segment";
-    return run_passes(NULL, plan_entry(w->entry, w->nentry), &j);
 }
 
 /* Prices the best of those that were judged: they take the place of what was
@@ -249,7 +238,7 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
     uint32_t nodes = plan_entry(entry, nentry)->n;
     Tries t = tries_of(o, c, ranks_wanted(o), nodes > LARGE);
     w.judge = t.n > 2 && (double)nodes * t.n > NODES;
-    w.begun = begun_of(o, &w);
+    w.begun = work_begin(o, &w);
     Priced *p = tries_run(o, &w, t.at, t.n);
     t.n = same_drop(p, t.n);
     qsort(p, t.n, sizeof *p, by_step);
@@ -289,19 +278,20 @@ void plans_print(const Priced *p, uint32_t n, FILE *out)
 
 /* ---- nothing fits ---- */
 
-/* Ways out, as helps; of a large graph they would take too long to price. */
+/* Ways out, as helps. */
 static const char *ways_text(const Options *o, const Priced *p,
                              Graph *const *entry, int nentry)
 {
     Options mine = *o;
-    if (!p->of.partitioner || plan_entry(entry, nentry)->n > LARGE)
+    if (!p->of.partitioner && !o->plan && !o->exact)
         return "help: fewer samples a rank, --recompute full, more ranks, or "
                "more memory";
     mine.partitioner = p->of.partitioner, mine.set = p->of.set;
     mine.micro = p->of.micro;
     const Plan *plan = try_plan(o, &p->of, entry, nentry);
     Job j = job_open(&mine, plan);
-    return fit_help(&mine, plan, memory_limit(&j));
+    return fit_help(&mine, plan, plan_entry(entry, nentry)->entry,
+                    bytes_of(p), memory_limit(&j));
 }
 
 const Priced *plans_best(const Options *o, Priced *p, uint32_t n,
@@ -319,7 +309,7 @@ const Priced *plans_best(const Options *o, Priced *p, uint32_t n,
     for (uint32_t i = 0; i < n && i < 3 && !p[i].why
          && (i == 0 || !p[i].alone); i++)
         str_add(&near, "%s%s --micro %d: %.1f MiB", i ? "; " : "", p[i].name,
-                p[i].micro, mib(memory_all(&p[i])));
+                p[i].micro, mib(bytes_of(&p[i])));
     err_code(3, o->file[0], "no plan fits the memory of a rank; nearest: %s\n%s",
              near.p, ways_text(o, p, entry, nentry));
 }

@@ -8,13 +8,13 @@
  * forward as the memory.  A process keeps a refusal, or a crash, to itself;
  * what it found comes back in memory that is shared, and the plan is made
  * again from its name. */
+#include "compiler/apart.h"
 #include "compiler/planning.h"
 #include "passes/offload.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,9 +45,17 @@ Try *try_add(Tries *t, int micro, const char *recompute,
 static Options options_of(const Options *o, const Try *t)
 {
     Options mine = *o;
-    mine.partitioner = t->partitioner, mine.set = t->set;
-    mine.micro = t->micro, mine.plan = NULL, mine.exact = false;
     mine.quiet = true;
+    if (t->partitioner || !o->plan)       /* which has turns of its own */
+        mine.micro = t->micro;
+    if (t->partitioner) {
+        mine.partitioner = t->partitioner, mine.set = t->set;
+        mine.plan = NULL, mine.exact = false;
+    }
+    if (t->dtype)
+        mine.dtype = t->dtype;
+    if (t->offload)
+        mine.offload = t->offload;
     if (t->ranks)
         mine.ranks = t->ranks;
     if (t->recompute)
@@ -55,10 +63,36 @@ static Options options_of(const Options *o, const Try *t)
     return mine;
 }
 
+/* A plan file may say another word of recomputation than a way out of it. */
+static Plan *plan_of(const Options *o, const Try *t, Graph *const *entry,
+                     int n)
+{
+    Options mine = *o;
+    if (t->partitioner || !t->recompute)
+        return plan_open(o, entry, n);
+    mine.recompute = NULL;
+    Plan *p = plan_open(&mine, entry, n);
+    recompute_read(o->arena, t->recompute, p);
+    return p;
+}
+
 Plan *try_plan(const Options *o, const Try *t, Graph *const *entry, int n)
 {
     Options mine = options_of(o, t);
-    return plan_open(&mine, entry, n);
+    return plan_of(&mine, t, entry, n);
+}
+
+static const Graph *priced_of(const Work *w)
+{
+    return w->of ? w->of : plan_entry(w->entry, w->nentry);
+}
+
+const Graph *work_begin(const Options *o, const Work *w)
+{
+    Plan *plan = plan_begin(dtype_wanted(o), o->arena);
+    Job j = job_open(o, plan);
+    j.stop_after = "segment";
+    return run_passes(NULL, priced_of(w), &j);
 }
 
 /* Share of the bytes of loops that kernels move once they are fused, and of a
@@ -93,6 +127,25 @@ static bool is_kept(const Graph *g, Ref r)
         && !node_is_spread(n);
 }
 
+/* The most bytes that one node reads and makes: no plan of that graph holds
+ * less. */
+static int64_t at_once(const Graph *g)
+{
+    int64_t most = 0;
+    for (Ref r = 0; r < g->n; r++) {
+        const Node *n = &g->node[r];
+        int64_t bytes = n->nin && view_root(g, r) == r && !node_is_spread(n)
+            ? type_bytes(&g->mesh, &n->type) : 0;
+        for (int i = 0; i < n->nin && bytes; i++) {
+            const Node *x = &g->node[view_root(g, n->in[i])];
+            if (x->nin && !node_is_spread(x))
+                bytes += type_bytes(&g->mesh, &x->type);
+        }
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static void graph_judge(const Graph *g, const Job *j, Priced *p)
 {
     bool *read = alloc(j->keep, (g->n + 1) * sizeof *read);
@@ -113,6 +166,9 @@ static void graph_judge(const Graph *g, const Job *j, Priced *p)
             kept += held * (double)type_bytes(&g->mesh, &g->node[r].type);
     p->spent = (Spent){ .compute = compute, .communicate = send,
                         .step = compute + bare * send };
+    double room = (double)memory_limit(j) - (double)p->leaves;
+    if (j->plan->recompute == RECOMPUTE_AUTO && kept > room)
+        kept = fmax(room, (double)at_once(g));      /* the rest: made again */
     p->arena = (int64_t)kept;
 }
 
@@ -138,12 +194,13 @@ static const Graph *leaves_split(const Options *o, const Work *w, Job *j,
 {
     const Plan *plan = p->plan;
     *j = job_open(o, plan);
-    if (!w->begun || plan->nvalue || plan->nstage)
+    if (!w->begun || plan->nvalue || plan->nstage
+        || plan->compute != dtype_wanted(o))
         return NULL;
     j->start_from = j->stop_after = "partition";
     const Graph *g = run_passes(NULL, w->begun, j);
     p->leaves = leaf_bytes(g);
-    p->alone = p->leaves > memory_limit(j);
+    p->alone = !plan->offload && p->leaves > memory_limit(j);
     j->start_from = "propagate";
     return g;
 }
@@ -154,15 +211,15 @@ static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
     Job j;
     if (offload_says(mine.offload, "auto"))
         mine.offload = NULL;              /* which takes whole compiles */
-    p->plan = plan_open(&mine, w->entry, w->nentry);
-    const Graph *g = leaves_split(&mine, w, &j, p);
+    p->plan = plan_of(&mine, t, w->entry, w->nentry);
+    const Graph *g = leaves_split(o, w, &j, p);
     if (p->alone)
         return;
-    j.stop_after = "local";
-    g = run_passes(NULL, g ? g : plan_entry(w->entry, w->nentry), &j);
+    j.stop_after = p->plan->offload && !p->plan->nstage ? "offload" : "local";
+    g = run_passes(NULL, g ? g : priced_of(w), &j);
     p->leaves = leaf_bytes(g);
     graph_judge(g, &j, p);
-    int64_t all = p->arena, room = j.cluster->memory - p->leaves;
+    int64_t all = p->arena, room = memory_limit(&j) - p->leaves;
     p->micro = t->micro;
     while (p->micro < TURNS && !o->micro && room > 0 && p->arena > room
            && rows_cut(g, 2 * p->micro / t->micro)) {
@@ -177,11 +234,10 @@ static void try_price(const Options *o, const Work *w, const Try *t, Priced *p)
 {
     Options mine = options_of(o, t);
     Job j;
-    p->plan = t->plan ? t->plan : plan_open(&mine, w->entry, w->nentry);
-    const Graph *g = leaves_split(&mine, w, &j, p);
+    p->plan = t->plan ? t->plan : plan_of(&mine, t, w->entry, w->nentry);
+    const Graph *g = leaves_split(o, w, &j, p);
     if (!p->alone)
-        plan_price(&mine, g ? g : plan_entry(w->entry, w->nentry),
-                   g ? j.start_from : NULL, p);
+        plan_price(&mine, g ? g : priced_of(w), g ? j.start_from : NULL, p);
 }
 
 /* ---- all of them ---- */
@@ -237,10 +293,16 @@ static bool same_set(const Try *a, const Try *b)
     return same;
 }
 
+static bool same_word(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
 /* Are the leaves of a no smaller than those of b, another try? */
 static bool is_no_smaller(const Try *a, const Try *b)
 {
-    return strcmp(a->partitioner, b->partitioner) == 0
+    return same_word(a->partitioner, b->partitioner) && a->ranks == b->ranks
+        && same_word(a->dtype, b->dtype) && same_word(a->offload, b->offload)
         && (same_set(a, b) || (a->size && b->size >= a->size));
 }
 
@@ -306,10 +368,7 @@ Priced *tries_run(const Options *o, const Work *w, const Try *t, uint32_t n)
 {
     size_t bytes = (n + 1) * sizeof(Told);
     Run r = { .t = t, .n = n };
-    r.told = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (r.told == MAP_FAILED)
-        err_code(5, "dpc", "no memory: %s", strerror(errno));
+    r.told = apart_memory(bytes);
     r.pid = alloc(o->arena, (n + 1) * sizeof *r.pid);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     fflush(NULL);
@@ -331,6 +390,6 @@ Priced *tries_run(const Options *o, const Work *w, const Try *t, uint32_t n)
         p[i].why = r.told[i].why[0] ? intern(o->arena, r.told[i].why)
                               : NULL;
     }
-    munmap(r.told, bytes);
+    apart_free(r.told, bytes);
     return p;
 }

@@ -9,7 +9,8 @@
 /* A plan that is made by the words of a command line. */
 typedef struct Try {
     const char *name;                     /* those words: "megatron -P tp=2" */
-    const char *partitioner, *recompute;  /* recompute NULL: as o says */
+    const char *partitioner, *recompute;  /* NULL, and these: as o says */
+    const char *dtype, *offload;
     Plan *plan;                           /* that is made already; NULL */
     List set;
     int micro, ranks;                     /* ranks 0: as o says */
@@ -38,6 +39,7 @@ Timeline *roles_timed(Graph *const *role, int n, const Job *);
 void memory_price(const Graph *, const Job *, Priced *);
 /* Bytes that the plan, or else the cluster, allows a rank. */
 int64_t memory_limit(const Job *);
+int64_t bytes_of(const Priced *);         /* leaves, arena and io */
 double mib(int64_t bytes);
 int values_again(const Graph *);          /* of a schedule: made again */
 /* Who lives at the peak of a scheduled graph; what is made again, beside the
@@ -46,8 +48,10 @@ void peak_print(const Graph *, const Graph *none, Arena *, FILE *);
 /* Where the plan's offload is "auto": nothing, where the entry fits a rank so;
  * else states, else activations too. */
 void offload_fit(const Options *, Graph *const *entry, int n, Plan *);
-/* Lines "help: ...": the three cheapest ways to fit so many bytes a rank. */
-char *fit_help(const Options *, const Plan *, int64_t limit);
+/* Lines "help: ...": the three cheapest ways in which that entry, which takes
+ * so many bytes a rank now, would take no more than the limit. */
+char *fit_help(const Options *, const Plan *, const char *entry, int64_t bytes,
+               int64_t limit);
 /* Fill in what p->plan costs for the entry, whose graph is as the model made
  * it, or where `from` names a pass, as the one before left it. */
 void plan_price(const Options *, const Graph *, const char *from, Priced *p);
@@ -86,13 +90,18 @@ Try *try_add(Tries *, int micro, const char *recompute,
 typedef struct Work {
     Graph *const *entry;
     int nentry;
-    const Graph *begun;                   /* plan_entry's, before `partition` */
+    const Graph *of;                      /* what is priced; NULL: plan_entry */
+    const Graph *begun;                   /* that before `partition`; NULL */
     bool judge;                           /* not priced: roughly, and micro is
                                              what may fit */
 } Work;
 /* All of them, side by side; plan is NULL in what comes back. */
 Priced *tries_run(const Options *, const Work *, const Try *, uint32_t n);
 Plan *try_plan(const Options *, const Try *, Graph *const *entry, int n);
+/* What is priced, as far as no plan matters. */
+const Graph *work_begin(const Options *, const Work *);
+enum { NODES = 200000 };                  /* that may be priced for one answer:
+                                             about four seconds of two cores */
 
 /* ---- plan_auto.c ---- */
 

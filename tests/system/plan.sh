@@ -211,6 +211,22 @@ if grep -q 'offload = "states,activations",' moved.lua; then
 else not_ok "then activations" "$(cat moved.lua)"; fi
 small 2.3e6
 exits 3 "a way to fit" "help: --offload states,activations: .* MiB a rank"
+run "$dpc" compile "$attn" -D batch=64 --cluster ./small.lua \
+    --recompute none --emit schedule
+exits 0 "texts need no memory" "dpc: warning: train needs .* MiB .* has 2.2"
+n=$(grep -c warning log)
+test "$n" = 1 || not_ok "one warning" "$n"
+run "$dpc" compile "$attn" --emit schedule -o moved
+exits 2 "a name for a binary that is not wanted" \
+    "-o moved: --emit schedule makes no binary; --emit schedule,bin would"
+
+# Of a large model ways to fit are judged, in seconds; none takes more.
+echo '{ "num_layers": 18 }' > c18.json
+run "$dpc" plan "$root/models/qwen_image/edit.lua" --config c18.json \
+    --cluster 16xa100-40 --ranks 1
+exits 3 "a large model: more ranks, until its leaves fit" \
+    "^help: .*--ranks [24] --partitioner zero3: about 3[0-9.]* MiB a rank$" \
+    "^help: --offload .*, the nearest that was found"
 run "$dpc" plan "$attn" --offload auto,states
 exits 2 "auto beside a word" "\"auto\" chooses by itself"
 
