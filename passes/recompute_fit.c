@@ -7,7 +7,8 @@
  * down while the arena is too large, up again while seconds may be saved. */
 #include "passes/recompute_graph.h"
 
-enum { TRIES = 7 };
+enum { TRIES = 7, BELOW = 16 };
+enum { MANY = 1 << 14 };                  /* nodes: one answer is dear */
 
 typedef struct Tried {
     Graph *g;                             /* NULL: none yet */
@@ -47,14 +48,22 @@ static Tried try_answer(const Asked *a, const Graph *g, const Chosen *c,
     return t;
 }
 
-/* By what is alive at the peak: how near to it an arena comes is luck. */
+/* The lowest of two answers: what fits the question's lowest limit, and what a
+ * limit below it brings down everywhere, since its peak need not be the
+ * arena's.  By what is alive at the peak: how near to it an arena comes is
+ * luck. */
 Graph *recompute_full(Graph *g, Job *j)
 {
     prices_of(j);                         /* one list for all trials */
     const Asked *a = recompute_ask(g, j);
     Chosen c = recompute_lowest(&a->q);
-    Tried t = try_answer(a, g, &c, 1);
-    return t.lower < held_by(g, j, 1).lower ? t.g : g;
+    Tried best = try_answer(a, g, &c, 1);
+    if (g->n <= MANY) {
+        c = recompute_choose(&a->q, c.answer.peak - c.answer.peak / BELOW);
+        Tried t = try_answer(a, g, &c, 1);
+        best = t.lower < best.lower ? t : best;
+    }
+    return best.lower < held_by(g, j, 1).lower ? best.g : g;
 }
 
 /* The cheapest below so many bytes of arena, from the question's limit at
