@@ -139,6 +139,8 @@ const char cuda_prelude[] =
 "{\n"
 "    return (float)(dpc_philox(i, step, id, seed).x >> 8) * 5.9604644775e-8f;\n"
 "}\n"
+"#define dpc_few_uniform dpc_uniform\n"
+"#define dpc_few_normal dpc_normal\n"
 "DPC_FN float dpc_normal(long i, unsigned long step, unsigned id,\n"
 "                        unsigned long seed)\n"
 "{\n"

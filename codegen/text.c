@@ -197,10 +197,15 @@ static void element(Text *t, const Kernel *k, int v)
         text_add(t, " : 0");
 }
 
+enum { FEW = 2048 };
+
+/* Of a few points, draws are called one by one; a list's length is not known
+ * here. */
 static void draw(Text *t, const Kernel *k, int v)
 {
     const Value *x = &k->value[v];
-    text_add(t, "dpc_%s(", x->dist);
+    bool few = !k->list && kernel_points(k, k->outer | x->atoms) < FEW;
+    text_add(t, few ? "dpc_few_%s(" : "dpc_%s(", x->dist);
     text_affine(t, k, &x->at);
     if (k->list)
         text_add(t, ", DPC_ENV.step, (unsigned)d[%d], DPC_ENV.seed)",
