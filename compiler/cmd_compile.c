@@ -329,41 +329,49 @@ typedef struct Texts {                    /* what entry_texts is told */
     const Model *m;
     Job *j;
     unsigned emit;
+    int each;                             /* pieces of an entry: its graph, if
+                                             wanted, and its schedules */
     Need *need;                           /* of each entry */
 } Texts;
 
-/* Files alone: of an entry, its graph and its schedules. */
 static void entry_texts(void *arg, int i)
 {
     const Texts *t = arg;
+    Graph *g = t->m->entry[i / t->each];
     int roles;
-    if (t->emit & EMIT_GRAPH)
-        graph_write(t->o, t->m, t->m->entry[i], "graph");
-    Graph **role = run_roles(t->m->entry[i], t->j, &roles);
+    if (t->each == 2 && i % 2 == 0) {
+        graph_write(t->o, t->m, g, "graph");
+        return;
+    }
+    Graph **role = run_roles(g, t->j, &roles);
     for (int k = 0; k < roles; k++) {
         if (t->emit & EMIT_SCHEDULE)
             graph_write(t->o, t->m, role[k], "schedule");
-        need_add(&t->need[i], role[k], t->j);
+        need_add(&t->need[i / t->each], role[k], t->j);
     }
 }
 
 /* Where nothing is made of the schedules, entries need not meet: each has a
- * process, the largest first.  What the largest takes. */
+ * process, the largest first, and each graph, at the end.  What the largest
+ * takes. */
 static Need entries_write(const Options *o, const Model *m, Job *j,
                           unsigned emit)
 {
     Need most = { .entry = NULL };
-    size_t bytes = (size_t)(m->nentry + 1) * sizeof most;
-    Texts t = { o, m, j, emit, apart_memory(bytes) };
-    int *order = alloc(o->arena, (size_t)(m->nentry + 1) * sizeof *order);
-    for (int i = 0; i < m->nentry; i++) {
+    int n = m->nentry, each = emit & EMIT_GRAPH ? 2 : 1;
+    size_t bytes = (size_t)(n + 1) * sizeof most;
+    Texts t = { o, m, j, emit, each, apart_memory(bytes) };
+    int *order = alloc(o->arena, (size_t)(2 * n + 1) * sizeof *order);
+    for (int i = 0; i < n; i++) {
         int k = i;
-        for (; k && m->entry[order[k - 1]]->n < m->entry[i]->n; k--)
+        for (; k && m->entry[order[k - 1] / each]->n < m->entry[i]->n; k--)
             order[k] = order[k - 1];
-        order[k] = i;
+        order[k] = each * i + each - 1;
     }
-    apart_run(order, m->nentry, entry_texts, &t);
-    for (int i = 0; i < m->nentry; i++)
+    for (int i = 0; i < n * (each - 1); i++)
+        order[n + i] = order[i] - 1;
+    apart_run(order, each * n, entry_texts, &t);
+    for (int i = 0; i < n; i++)
         if (bytes_of(&t.need[i].p) > bytes_of(&most.p))
             most = (Need){ t.need[i].p, m->entry[i]->entry };
     apart_free(t.need, bytes);
