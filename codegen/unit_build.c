@@ -2,6 +2,8 @@
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 #include "codegen/watch.h"
+#include <malloc.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* Of one thread, OpenMP would make, and free, a team for each loop. */
@@ -170,18 +172,48 @@ static void report_memory(Graph *const *entry, int n, const Unit *u,
     }
 }
 
+/* KiB that the system says of this process: "VmRSS", or the most since it was
+ * told to forget, "VmHWM". */
+static long resident(const char *key)
+{
+    char line[128];
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib = atol(line + strlen(key) + 1);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+/* Forgets the most; what was freed is given back, so that whoever allocates
+ * next is seen. */
+static long resident_begin(void)
+{
+    malloc_trim(0);
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (f) {
+        fputc('5', f);
+        fclose(f);
+    }
+    return resident("VmRSS");
+}
+
 static void check(const DpcUnit *u, const UnitOptions *o)
 {
+    long held = o->verbose ? resident_begin() : 0;
     clock_t begin = clock();
     uint32_t steps = 0;
     if (dpc_check(u))
         die("%s", dpc_last_error());
+    double spent = (double)(clock() - begin) / CLOCKS_PER_SEC;
     for (uint32_t i = 0; i < u->nprogram; i++)
         steps += u->program[i].nstep;
     if (o->verbose)
-        fprintf(stderr, "dpc: %u programs of %u steps are sound, checked in "
-                "%.2f s\n", u->nprogram, steps,
-                (double)(clock() - begin) / CLOCKS_PER_SEC);
+        fprintf(stderr, "dpc: %u programs of %u steps are sound, checked with "
+                "%ld MiB in %.2f s\n", u->nprogram, steps,
+                (resident("VmHWM") - held + 1023) / 1024, spent);
 }
 
 void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,

@@ -27,20 +27,21 @@ enum {
 static void sizes_add(Tries *t, const Options *o, int ranks, int inside,
                       int micro, bool large)
 {
+    static const char *const along[] = { "ulysses", "ring", "spatial" };
     for (int n = inside < ranks ? inside : ranks; n > 1; n--) {
         const char *tp = fmt(o->arena, "tp=%d", n);
         const char *sp = fmt(o->arena, "sp=%d", n);
         if (ranks % n)
             continue;
-        try_add(t, micro, NULL, "megatron", tp, NULL)->size = n;
+        try_add(t, micro, "megatron", tp, NULL, NULL)->size = n;
         if (ranks > n && (!large || n == inside))
-            try_add(t, micro, NULL, "megatron", tp, "zero=3");
+            try_add(t, micro, "megatron", tp, "zero=3", NULL);
         if (large)
             continue;
-        try_add(t, micro, NULL, "megatron", tp, "sp=true")->size = n;
-        try_add(t, micro, NULL, "ulysses", sp, NULL);
-        try_add(t, micro, NULL, "ring", sp, NULL);
-        try_add(t, micro, NULL, "spatial", sp, NULL);
+        try_add(t, micro, "megatron", tp, "sp=true", NULL)->size = n;
+        try_add(t, micro, "megatron", tp, "sp=true", "ring=true")->size = n;
+        for (int i = 0; i < COUNT(along); i++)
+            try_add(t, micro, along[i], sp, NULL, NULL);
     }
 }
 
@@ -54,22 +55,22 @@ static Tries tries_of(const Options *o, const Cluster *c, int ranks,
     int most = o->micro ? least : large ? 1 : MICRO;
     for (int micro = least; micro <= most; micro *= 2) {
         sizes_add(&t, o, ranks, inside, micro, large);
-        try_add(&t, micro, NULL, "ddp", NULL, NULL);
+        try_add(&t, micro, "ddp", NULL, NULL, NULL);
         if (ranks == 1)
             continue;
         for (int n = 2; n <= ranks && micro > 1 && !large; n++)
             if (ranks % n == 0)
-                try_add(&t, micro, NULL, "pipeline",
-                        fmt(o->arena, "pp=%d", n), NULL);
+                try_add(&t, micro, "pipeline", fmt(o->arena, "pp=%d", n), NULL,
+                        NULL);
         for (int i = 0; i < COUNT(all); i++)
             if (!large || i == 0 || i == 2)
-                try_add(&t, micro, NULL, all[i], NULL, NULL);
+                try_add(&t, micro, all[i], NULL, NULL, NULL);
         if (ranks > inside && ranks % inside == 0)
-            try_add(&t, micro, NULL, "hsdp", fmt(o->arena, "nodes=%d",
-                                                 ranks / inside), NULL);
+            try_add(&t, micro, "hsdp", fmt(o->arena, "nodes=%d",
+                                           ranks / inside), NULL, NULL);
         if (!large) {
-            try_add(&t, micro, NULL, "hsdp", NULL, NULL);
-            try_add(&t, micro, NULL, "replicate", NULL, NULL);
+            try_add(&t, micro, "hsdp", NULL, NULL, NULL);
+            try_add(&t, micro, "replicate", NULL, NULL, NULL);
         }
     }
     return t;
@@ -212,11 +213,8 @@ static Priced *words_price(const Options *o, Work *w, Priced *p, uint32_t *n)
     uint32_t had[2] = { 0, 0 };
     for (uint32_t i = 0; i < *n && !p[i].why && !p[i].rough; i++) {
         bool quicker = !best || p[i].spent.step < best->spent.step;
-        const Try *x = &p[i].of;
         if (had[p[i].fits]++ < BEST && (p[i].fits || quicker))
-            try_add(&t, x->micro, p[i].fits ? "none" : "auto", x->partitioner,
-                    x->set.n ? x->set.at[0] : NULL,
-                    x->set.n > 1 ? x->set.at[1] : NULL);
+            try_add_word(&t, &p[i].of, p[i].fits ? "none" : "auto");
     }
     Priced *more = tries_run(o, w, t.at, t.n);
     Priced *all = alloc(o->arena, (*n + t.n + 1) * sizeof *all);

@@ -18,26 +18,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-Try *try_add(Tries *t, int micro, const char *recompute,
-             const char *partitioner, const char *a, const char *b)
+Try *try_add(Tries *t, int micro, const char *partitioner, const char *a,
+             const char *b, const char *c)
+{
+    const char *const set[] = { a, b, c };
+    GROW(t->arena, t->at, t->n, t->cap);
+    Try *x = &t->at[t->n++];
+    *x = (Try){ .partitioner = partitioner, .micro = micro };
+    Str name = { .arena = t->arena };
+    str_add(&name, "%s", partitioner);
+    for (int i = 0; i < COUNT(set) && set[i]; i++) {
+        x->set.at[x->set.n++] = set[i];
+        str_add(&name, " -P %s", set[i]);
+    }
+    x->name = name.p;
+    return x;
+}
+
+void try_add_word(Tries *t, const Try *of, const char *recompute)
 {
     GROW(t->arena, t->at, t->n, t->cap);
     Try *x = &t->at[t->n++];
-    *x = (Try){ .partitioner = partitioner, .micro = micro,
-                .recompute = recompute };
-    Str name = { .arena = t->arena };
-    str_add(&name, "%s", partitioner);
-    for (int i = 0; i < 2; i++) {
-        const char *set = i ? b : a;
-        if (!set)
-            continue;
-        x->set.at[x->set.n++] = set;
-        str_add(&name, " -P %s", set);
-    }
-    if (recompute)
-        str_add(&name, " --recompute %s", recompute);
-    x->name = name.p;
-    return x;
+    *x = *of;
+    x->recompute = recompute;
+    x->name = fmt(t->arena, "%s --recompute %s", of->name, recompute);
 }
 
 /* ---- one plan ---- */

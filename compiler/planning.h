@@ -83,9 +83,11 @@ void memory_line(const Timeline *, Arena *, FILE *);   /* for people */
 /* ---- plan_try.c ---- */
 
 typedef struct Tries { Try *at; uint32_t n, cap; Arena *arena; } Tries;
-/* a, b: "tp=2", or NULL. */
-Try *try_add(Tries *, int micro, const char *recompute,
-             const char *partitioner, const char *a, const char *b);
+/* a, b, c: "tp=2"; NULL ends them. */
+Try *try_add(Tries *, int micro, const char *partitioner, const char *a,
+             const char *b, const char *c);
+/* The same with a word of recomputation, of one that has none. */
+void try_add_word(Tries *, const Try *, const char *recompute);
 
 typedef struct Work {
     Graph *const *entry;
