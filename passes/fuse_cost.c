@@ -172,13 +172,19 @@ static void price_ask(Fuse *f, const List *group, Price *p)
     arena_free(a);
 }
 
+/* Where the price with that key stands, or would. */
+static Price *price_find(Prices *all, Key key)
+{
+    if (2 * (all->n + 1) > all->cap)
+        prices_grow(all);
+    return price_slot(all->at, all->cap, key);
+}
+
 double fuse_cost(Fuse *f, const List *group, const char **why)
 {
     Prices *all = f->prices;
-    if (2 * (all->n + 1) > all->cap)
-        prices_grow(all);
     Key key = question_key(f, group);
-    Price *p = price_slot(all->at, all->cap, key);
+    Price *p = price_find(all, key);
     if (key_none(p->key)) {
         *p = (Price){ .key = key };
         price_ask(f, group, p);
@@ -216,7 +222,28 @@ static Ref view_chain(Small *s, Ref r, bool views)
     return append(s, n);
 }
 
-double fuse_dot_cost(Fuse *f, Ref dot, bool views)
+/* What view_chain will read. */
+static Key chain_key(Fuse *f, Key k, Ref r, bool views)
+{
+    const Node *n = &f->g->node[r];
+    bool on = views && n->op == OP_move && !fuse_folds(f->g, n);
+    k = key_both(k, own_key(f, r, on));
+    k = key_mix(k, (uint64_t)n->segment << 32 | n->loop);
+    k = key_mix(k, (uint64_t)(uint32_t)n->layout << 1 | on);
+    return on ? chain_key(f, k, n->in[0], views) : k;
+}
+
+static Key dot_key(Fuse *f, Ref dot, bool views)
+{
+    const Node *n = &f->g->node[dot];
+    Key k = key_both(key_mix(f->mesh, UINT64_MAX), own_key(f, dot, true));
+    k = key_mix(k, (uint64_t)n->segment << 32 | n->loop);
+    k = key_mix(k, (uint64_t)(uint32_t)n->layout);
+    k = chain_key(f, k, n->in[0], views);
+    return chain_key(f, k, n->in[1], views);
+}
+
+static double dot_ask(Fuse *f, Ref dot, bool views)
 {
     Arena *a = arena_new();
     Graph g = { .arena = a, .phase = f->g->phase, .mesh = f->g->mesh };
@@ -231,6 +258,17 @@ double fuse_dot_cost(Fuse *f, Ref dot, bool views)
     double cost = f->target->cost(&g, &r, 1, &why);
     arena_free(a);
     return cost;
+}
+
+double fuse_dot_cost(Fuse *f, Ref dot, bool views)
+{
+    Key key = dot_key(f, dot, views);
+    Price *p = price_find(f->prices, key);
+    if (key_none(p->key)) {
+        *p = (Price){ .key = key, .cost = dot_ask(f, dot, views) };
+        f->prices->n++;
+    }
+    return p->cost;
 }
 
 bool fuse_views_pay(Fuse *f, Ref dot)
