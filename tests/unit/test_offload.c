@@ -20,7 +20,8 @@ static Graph *scheduled_by(GatherWhen gather, const Cluster *c,
     p->offload = offload, p->gather = gather;
     Job j = { .keep = arena, .plan = p, .target = target_of_test(),
               .cluster = c,
-              .check = seen ? check_pass : NULL, .check_arg = seen };
+              .check = seen ? check_pass : NULL, .check_arg = seen,
+              .look_back = seen };
     return run_passes(NULL, g, &j);
 }
 

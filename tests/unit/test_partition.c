@@ -13,7 +13,7 @@ static void ranks_and_turns_mean_what_one_rank_means(void **state)
             Graph *g = model_graph(arena, &models[i]);
             Job j = { .keep = arena, .plan = way_plan(arena, &ways[k], g),
                       .target = target_of_test(), .check = check_pass,
-                      .check_arg = &s };
+                      .check_arg = &s, .look_back = true };
             const Graph *out = run_passes(NULL, g, &j);
             j.check = NULL, j.stop_after = "tidy";
             same_meaning(ways[k].name, run_passes(NULL, g, &j), out);

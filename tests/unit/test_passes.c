@@ -20,7 +20,7 @@ static const Graph *run(const Model *m, const Way *w, DType compute,
     Graph *g = model_graph(arena, m);
     Job j = job_of(w, compute, g);
     if (seen)
-        j.check = check_pass, j.check_arg = seen;
+        j.check = check_pass, j.check_arg = seen, j.look_back = true;
     return run_passes(NULL, g, &j);
 }
 
