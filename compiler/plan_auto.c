@@ -16,6 +16,10 @@
 
 enum {
     MICRO = 4,                            /* most micro-batches tried */
+    BLOCKS = 8,                           /* of "exact"; on so many ranks it
+                                             has no turns, and its sums, an
+                                             axis at a time, wait for fewer
+                                             hops than a ring of all */
     BEST = 5,                             /* plans that get other words */
     LARGE = 20000                         /* nodes that a partitioner which
                                              walks them often is spared, and
@@ -71,6 +75,8 @@ static Tries tries_of(const Options *o, const Cluster *c, int ranks,
         if (!large) {
             try_add(&t, micro, "hsdp", NULL, NULL, NULL);
             try_add(&t, micro, "replicate", NULL, NULL, NULL);
+            if (micro == 1 && ranks == BLOCKS)
+                try_add(&t, micro, "exact", NULL, NULL, NULL);
         }
     }
     return t;
