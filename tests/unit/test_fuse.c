@@ -239,6 +239,8 @@ static void meaning_is_kept(void **state)
                             eval_get(y, f->out[i].ref),
                             (size_t)type_volume(&g->node[g->out[i].ref].type)
                             * sizeof(Num));
+    eval_free(x);
+    eval_free(y);
 }
 
 static void every_edge_that_stays_has_a_reason(void **state)
