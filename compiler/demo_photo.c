@@ -30,6 +30,13 @@ void photos_check(Arena *a, const char *dir)
     }
 }
 
+_Noreturn static void spoiled(gzFile z, const char *path, const char *what)
+{
+    if (z)
+        gzclose(z);
+    err(path, "%s", what);
+}
+
 /* All of an IDX file of `ndim` dimensions of bytes; fills dim. */
 static uint8_t *idx_read(Arena *a, const char *path, int ndim, int64_t *dim)
 {
@@ -37,16 +44,17 @@ static uint8_t *idx_read(Arena *a, const char *path, int ndim, int64_t *dim)
     unsigned size = (unsigned)(4 + 4 * ndim);
     gzFile z = gzopen(path, "rbe");
     if (!z || gzread(z, head, size) != (int)size)
-        err(path, "cannot be read; get the file again");
+        spoiled(z, path, "cannot be read; get the file again");
     if (head[0] || head[1] || head[2] != 8 || head[3] != ndim)
-        err(path, "no IDX file of %d dimensions of bytes", ndim);
+        spoiled(z, path, fmt(a, "no IDX file of %d dimensions of bytes",
+                             ndim));
     int64_t n = 1;
     for (int i = 0; i < ndim; i++) {
         const uint8_t *p = head + 4 + 4 * i;
         dim[i] = (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
         n = dim[i] <= MOST ? n * dim[i] : MOST + 1;
         if (n > MOST)
-            err(path, "damaged: its head promises too much");
+            spoiled(z, path, "damaged: its head promises too much");
     }
     uint8_t *to = alloc(a, (size_t)n + 1);
     int got = gzread(z, to, (unsigned)n);
