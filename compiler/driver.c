@@ -109,7 +109,7 @@ typedef struct Asker { const Options *o; Work w; } Asker;
 
 static PlanCost cost_of(void *arg, Plan *plan)
 {
-    const Asker *a = arg;
+    Asker *a = arg;
     plan_words(a->o, a->w.entry, a->w.nentry, plan);
     Try t = { .name = "cost", .plan = plan, .micro = plan_turns(plan) };
     const Priced *p = tries_run(a->o, &a->w, &t, 1);

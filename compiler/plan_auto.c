@@ -148,7 +148,7 @@ const Graph *plan_entry(Graph *const *entry, int n)
     return entry[0];
 }
 
-static int by_step(const void *a, const void *b)
+int plans_order(const void *a, const void *b)
 {
     const Priced *x = a, *y = b;
     if (!x->why != !y->why)
@@ -168,19 +168,20 @@ static int by_step(const void *a, const void *b)
 /* Prices the best of those that were judged: they take the place of what was
  * thought of them.  What is thought not to fit is not worth it, but for the
  * nearest one. */
-static void best_price(const Options *o, Work *w, Priced *p, uint32_t n,
-                       uint32_t most)
+static void best_price(const Options *o, Work *w, Priced *p, uint32_t n)
 {
     Try t[64];
     uint32_t k = 0;
-    w->judge = false;
-    while (k < most && k < COUNT(t) && k < n && !p[k].why && !p[k].alone
+    w->judge = false, w->wanted = true;
+    while (k < w->most && k < COUNT(t) && k < n && !p[k].why && !p[k].alone
            && (p[k].fits || k == 0)) {
         t[k] = p[k].of;
         k++;
     }
     Priced *q = tries_run(o, w, t, k);
     memcpy(p, q, k * sizeof *p);
+    w->wanted = false;
+    tries_end(w);
 }
 
 /* Do two options of one partitioner come to the same on this model? */
@@ -227,7 +228,7 @@ static Priced *words_price(const Options *o, Work *w, Priced *p, uint32_t *n)
     memcpy(all, p, *n * sizeof *all);
     memcpy(all + *n, more, t.n * sizeof *all);
     *n += t.n;
-    qsort(all, *n, sizeof *all, by_step);
+    qsort(all, *n, sizeof *all, plans_order);
     return all;
 }
 
@@ -242,13 +243,14 @@ Priced *plans_auto(const Options *o, Graph *const *entry, int nentry,
     uint32_t nodes = plan_entry(entry, nentry)->n;
     Tries t = tries_of(o, c, ranks_wanted(o), nodes > LARGE);
     w.judge = t.n > 2 && (double)nodes * t.n > NODES;
+    w.most = !w.judge ? 0 : NODES / nodes > 2 ? NODES / nodes : 2;
     w.begun = work_begin(o, &w);
     Priced *p = tries_run(o, &w, t.at, t.n);
     t.n = same_drop(p, t.n);
-    qsort(p, t.n, sizeof *p, by_step);
+    qsort(p, t.n, sizeof *p, plans_order);
     if (w.judge) {
-        best_price(o, &w, p, t.n, NODES / nodes > 2 ? NODES / nodes : 2);
-        qsort(p, t.n, sizeof *p, by_step);
+        best_price(o, &w, p, t.n);
+        qsort(p, t.n, sizeof *p, plans_order);
     }
     *n = t.n;
     if (!o->recompute && nodes <= LARGE) {

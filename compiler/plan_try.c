@@ -5,9 +5,10 @@
  * fit goes no further.  One that is priced goes through all passes; one that is
  * judged as far as its collectives, which is a small part of the work: flops,
  * bytes and transfers of the nodes are added up, with what backward reads of
- * forward as the memory.  A process keeps a refusal, or a crash, to itself;
- * what it found comes back in memory that is shared, and the plan is made
- * again from its name. */
+ * forward as the memory.  The best of those are held, stopped, with what they
+ * have made, and go on from there where they are to be priced.  A process keeps
+ * a refusal, or a crash, to itself; what it found comes back in memory that is
+ * shared, and the plan is made again from its name. */
 #include "compiler/apart.h"
 #include "compiler/planning.h"
 #include "passes/offload.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +193,16 @@ static bool rows_cut(const Graph *g, int parts)
     return true;
 }
 
+enum { WHY = 400 };
+typedef struct Told {
+    bool done, go;                        /* go: it is to be priced */
+    Priced p;
+    char why[WHY];
+    const Graph *local;                   /* of that process: what is priced, as
+                                             it was judged; NULL: it is not to
+                                             be gone on with */
+} Told;
+
 /* The graph where the plan has split its leaves, and in *j how to go on; NULL:
  * all that a plan says before, values and stages, needs the whole way. */
 static const Graph *leaves_split(const Options *o, const Work *w, Job *j,
@@ -209,11 +221,14 @@ static const Graph *leaves_split(const Options *o, const Work *w, Job *j,
     return g;
 }
 
-static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
+static void try_judge(const Options *o, const Work *w, const Try *t,
+                      Told *told)
 {
     Options mine = options_of(o, t);
+    Priced *p = &told->p;
     Job j;
-    if (offload_says(mine.offload, "auto"))
+    bool later = offload_says(mine.offload, "auto");
+    if (later)
         mine.offload = NULL;              /* which takes whole compiles */
     p->plan = plan_of(&mine, t, w->entry, w->nentry);
     const Graph *g = leaves_split(o, w, &j, p);
@@ -232,12 +247,21 @@ static void try_judge(const Options *o, const Work *w, const Try *t, Priced *p)
     }
     p->fits = p->arena <= room;
     p->rough = true;
+    if (!later && p->micro == t->micro && strcmp(j.stop_after, "local") == 0)
+        told->local = g;
 }
 
-static void try_price(const Options *o, const Work *w, const Try *t, Priced *p)
+static void try_price(const Options *o, const Work *w, const Try *t,
+                      Told *told)
 {
     Options mine = options_of(o, t);
+    Priced *p = &told->p;
     Job j;
+    if (told->local) {
+        *p = (Priced){ .micro = t->micro, .plan = p->plan };
+        plan_price(&mine, told->local, "cut", p);
+        return;
+    }
     p->plan = t->plan ? t->plan : plan_of(&mine, t, w->entry, w->nentry);
     const Graph *g = leaves_split(o, w, &j, p);
     if (!p->alone)
@@ -246,9 +270,6 @@ static void try_price(const Options *o, const Work *w, const Try *t, Priced *p)
 
 /* ---- all of them ---- */
 
-enum { WHY = 400 };
-typedef struct Told { bool done; Priced p; char why[WHY]; } Told;
-
 static void told_fill(const Options *o, const Work *w, const Try *t,
                       Told *told)
 {
@@ -256,7 +277,7 @@ static void told_fill(const Options *o, const Work *w, const Try *t,
     told->p.micro = t->micro;
     if (setjmp(trap.jump) == 0) {
         err_push(&trap);
-        (w->judge ? try_judge : try_price)(o, w, t, &told->p);
+        (w->judge ? try_judge : try_price)(o, w, t, told);
         err_pop();
     } else
         snprintf(told->why, WHY, "%.*s", (int)strcspn(trap.text, "\n"),
@@ -264,29 +285,79 @@ static void told_fill(const Options *o, const Work *w, const Try *t,
     told->done = true;
 }
 
+/* Those that were judged: what they told, and who is held. */
+struct Held {
+    Told *told;
+    pid_t *pid;                           /* 0: not, or no longer */
+    uint32_t n;
+};
+
+static void process_end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+void tries_end(Work *w)
+{
+    for (uint32_t i = 0; w->held && i < w->held->n; i++)
+        if (w->held->pid[i])
+            process_end(w->held->pid[i]);
+    if (w->held)
+        apart_free(w->held->told, (w->held->n + 1) * sizeof(Told));
+    w->held = NULL;
+}
+
+/* Holds one more; where those are too many, the worst goes. */
+static void hold(const Work *w, uint32_t i, pid_t pid)
+{
+    struct Held *h = w->held;
+    uint32_t n = 0, worst = i;
+    h->pid[i] = pid;
+    for (uint32_t k = 0; k < h->n; k++) {
+        n += h->pid[k] != 0;
+        if (h->pid[k] && plans_order(&h->told[k].p, &h->told[worst].p) > 0)
+            worst = k;
+    }
+    if (n <= w->most)
+        return;
+    process_end(h->pid[worst]);
+    h->pid[worst] = 0;
+}
+
 typedef struct Run {
     const Try *t;
     uint32_t n, running;
-    Told *told;
+    Told **told;
     pid_t *pid;                           /* 0: not begun, -1: over */
 } Run;
 
-/* Waits for one; how it ended, in words, where that was no good end. */
-static void one_wait(Run *r)
+/* Process i of the run has ended so, or has stopped to be held. */
+static void one_over(const Work *w, Run *r, uint32_t i, int status)
+{
+    pid_t pid = r->pid[i];
+    if (WIFSTOPPED(status) && !(w->held && w->judge && r->told[i]->done))
+        return;                           /* by someone at a keyboard */
+    r->pid[i] = -1, r->running--;
+    if (WIFSTOPPED(status))
+        hold(w, i, pid);
+    else if (!r->told[i]->done)
+        snprintf(r->told[i]->why, WHY, WIFSIGNALED(status)
+                 ? "internal error: ended by signal %d"
+                 : "internal error: exit %d", WIFSIGNALED(status)
+                 ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+/* Waits for any. */
+static void one_wait(const Work *w, Run *r)
 {
     int status;
-    pid_t p = waitpid(-1, &status, 0);
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (p <= 0 || r->pid[i] != p)
-            continue;
-        r->pid[i] = -1;
-        if (!r->told[i].done)
-            snprintf(r->told[i].why, WHY, WIFSIGNALED(status)
-                     ? "internal error: ended by signal %d"
-                     : "internal error: exit %d", WIFSIGNALED(status)
-                     ? WTERMSIG(status) : WEXITSTATUS(status));
-    }
-    r->running--;
+    pid_t p = waitpid(-1, &status, WUNTRACED);
+    for (uint32_t i = 0; i < r->n; i++)
+        if (p > 0 && r->pid[i] == p)
+            one_over(w, r, i, status);
+    if (p < 0 && errno != EINTR)
+        die("no process to wait for: %s", strerror(errno));
 }
 
 static bool same_set(const Try *a, const Try *b)
@@ -314,11 +385,11 @@ static bool is_no_smaller(const Try *a, const Try *b)
 static bool is_ruled_out(Run *r, uint32_t i)
 {
     for (uint32_t k = 0; k < r->n; k++)
-        if (k != i && r->told[k].done && r->told[k].p.alone
+        if (k != i && r->told[k]->done && r->told[k]->p.alone
             && is_no_smaller(&r->t[i], &r->t[k])) {
-            r->told[i] = r->told[k];
-            r->told[i].p.micro = r->t[i].micro;
-            r->told[i].p.rough |= !same_set(&r->t[i], &r->t[k]);
+            *r->told[i] = *r->told[k];
+            r->told[i]->p.micro = r->t[i].micro;
+            r->told[i]->p.rough |= !same_set(&r->t[i], &r->t[k]);
             return true;
         }
     return false;
@@ -330,8 +401,7 @@ static void ruled_out_end(Run *r)
     for (uint32_t i = 0; i < r->n; i++) {
         if (r->pid[i] <= 0 || !is_ruled_out(r, i))
             continue;
-        kill(r->pid[i], SIGKILL);
-        waitpid(r->pid[i], NULL, 0);
+        process_end(r->pid[i]);
         is_ruled_out(r, i);               /* whatever it said last */
         r->pid[i] = -1, r->running--;
     }
@@ -354,46 +424,100 @@ static uint32_t next_of(const Run *r)
     return first;
 }
 
-static void try_begin(const Options *o, const Work *w, Run *r, uint32_t i)
+/* The work of a process; where it is held, all of it. */
+static void try_work(const Options *o, const Work *w, const Try *t, Told *told)
 {
-    r->pid[i] = fork();
-    if (r->pid[i] < 0)
+    Work next = *w;
+    told_fill(o, w, t, told);
+    if (!w->judge || !w->held || !told->local)
+        return;
+    while (!told->go)
+        raise(SIGSTOP);
+    next.judge = false;
+    told_fill(o, &next, t, told);
+}
+
+/* A process that ends with this one, however that ends. */
+static pid_t try_fork(const Options *o, const Work *w, const Try *t,
+                      Told *told)
+{
+    pid_t us = getpid(), pid = fork();
+    if (pid < 0)
         err_code(5, "dpc", "no process: %s", strerror(errno));
-    if (r->pid[i] == 0) {
-        if (!freopen("/dev/null", "w", stderr))
-            _exit(5);
-        told_fill(o, w, &r->t[i], &r->told[i]);
-        _exit(0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != us || !freopen("/dev/null", "w", stderr))
+        _exit(5);
+    try_work(o, w, t, told);
+    _exit(0);
+}
+
+static void try_begin(const Options *o, Work *w, Run *r, uint32_t i)
+{
+    uint32_t was = r->t[i].judged - 1;
+    if (w->judge || !w->held || !r->t[i].judged || !w->held->pid[was]) {
+        r->pid[i] = try_fork(o, w, &r->t[i], r->told[i]);
+    } else {
+        r->pid[i] = w->held->pid[was], w->held->pid[was] = 0;
+        r->told[i] = &w->held->told[was];
+        r->told[i]->done = false, r->told[i]->go = true;
+        kill(r->pid[i], SIGCONT);
     }
     r->running++;
 }
 
-Priced *tries_run(const Options *o, const Work *w, const Try *t, uint32_t n)
+static Run run_open(const Options *o, Work *w, const Try *t, uint32_t n,
+                    Told *told)
+{
+    Run r = { .t = t, .n = n };
+    r.told = alloc(o->arena, (n + 1) * sizeof(Told *));
+    r.pid = alloc(o->arena, (n + 1) * sizeof *r.pid);
+    for (uint32_t i = 0; i < n; i++)
+        r.told[i] = &told[i];
+    if (w->judge && w->most) {
+        w->held = alloc(o->arena, sizeof *w->held);
+        *w->held = (struct Held){ .told = told, .n = n };
+        w->held->pid = alloc(o->arena, (n + 1) * sizeof(pid_t));
+    }
+    fflush(NULL);
+    return r;
+}
+
+static Priced told_of(const Options *o, const Work *w, const Run *r, uint32_t i)
+{
+    const Told *told = r->told[i];
+    Priced p = told->p;
+    p.name = r->t[i].name, p.plan = NULL, p.of = r->t[i];
+    p.of.micro = p.micro;
+    p.of.judged = w->judge && w->held ? i + 1 : 0;
+    p.why = told->why[0] ? intern(o->arena, told->why) : NULL;
+    return p;
+}
+
+Priced *tries_run(const Options *o, Work *w, const Try *t, uint32_t n)
 {
     size_t bytes = (n + 1) * sizeof(Told);
-    Run r = { .t = t, .n = n };
-    r.told = apart_memory(bytes);
-    r.pid = alloc(o->arena, (n + 1) * sizeof *r.pid);
+    Told *told = apart_memory(bytes);
+    Run r = run_open(o, w, t, n, told);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    fflush(NULL);
     for (uint32_t i; (i = next_of(&r)) < n;) {
         if (is_ruled_out(&r, i))
             r.pid[i] = -1;
         else if (r.running >= (cores > 1 ? cores : 1))
-            one_wait(&r), ruled_out_end(&r);
+            one_wait(w, &r), ruled_out_end(&r);
         else
             try_begin(o, w, &r, i);
     }
+    Plan *plan = w->wanted && n && r.running < cores
+        ? try_plan(o, t, w->entry, w->nentry) : NULL;
     while (r.running)
-        one_wait(&r), ruled_out_end(&r);
+        one_wait(w, &r), ruled_out_end(&r);
     Priced *p = alloc(o->arena, (n + 1) * sizeof *p);
-    for (uint32_t i = 0; i < n; i++) {
-        p[i] = r.told[i].p;
-        p[i].name = t[i].name, p[i].plan = NULL, p[i].of = t[i];
-        p[i].of.micro = p[i].micro;
-        p[i].why = r.told[i].why[0] ? intern(o->arena, r.told[i].why)
-                              : NULL;
-    }
-    apart_free(r.told, bytes);
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = told_of(o, w, &r, i);
+    p[0].plan = plan;
+    if (!w->held || w->held->told != told)
+        apart_free(told, bytes);
     return p;
 }

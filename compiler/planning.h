@@ -16,6 +16,8 @@ typedef struct Try {
     int micro, ranks;                     /* ranks 0: as o says */
     int size;                             /* parts that a larger number makes
                                              of the leaves; 0: no such axis */
+    uint32_t judged;                      /* as number judged - 1, and held
+                                             perhaps; 0: it was not */
 } Try;
 
 typedef struct Priced {
@@ -96,9 +98,17 @@ typedef struct Work {
     const Graph *begun;                   /* that before `partition`; NULL */
     bool judge;                           /* not priced: roughly, and micro is
                                              what may fit */
+    bool wanted;                          /* the plan of the first, if there is
+                                             a core for it */
+    uint32_t most;                        /* of those judged are held, the best,
+                                             so that they go on when priced */
+    struct Held *held;
 } Work;
-/* All of them, side by side; plan is NULL in what comes back. */
-Priced *tries_run(const Options *, const Work *, const Try *, uint32_t n);
+/* All of them, side by side; plan is NULL in what comes back, but where it is
+ * wanted. */
+Priced *tries_run(const Options *, Work *, const Try *, uint32_t n);
+/* Ends those that are held. */
+void tries_end(Work *);
 Plan *try_plan(const Options *, const Try *, Graph *const *entry, int n);
 /* What is priced, as far as no plan matters. */
 const Graph *work_begin(const Options *, const Work *);
@@ -111,6 +121,8 @@ enum { NODES = 200000 };                  /* that may be priced for one answer:
  * recomputation for the best of them. */
 Priced *plans_auto(const Options *, Graph *const *entry, int nentry,
                    uint32_t *n);
+/* The better of two stands first: for qsort. */
+int plans_order(const void *, const void *);
 void plans_print(const Priced *, uint32_t n, FILE *);
 /* The first; err 3 where none fits, with the cheapest ways to fit, 4 where
  * there is none. */
