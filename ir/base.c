@@ -2,7 +2,9 @@
  *
  * An arena is a list of zeroed blocks, freed at once: hardly a value of the
  * compiler is freed alone.  A large request gets a block of its own, behind the
- * top one, so that the top keeps its room; only such can be dropped early.
+ * top one, so that the top keeps its room; only such can be dropped early, and
+ * the last that was lies ready for who needs no zeros: a pass writes a graph
+ * where the one before the last was, and the kernel clears no page for it.
  * Blocks of megabytes ask for huge pages: the graphs of a large model are
  * written once each, and a page fault for every nine nodes is an eighth of the
  * time. */
@@ -129,7 +131,7 @@ struct Arena {
     Arena *older, *newer;                 /* of those that an error may end */
     int traps;                            /* in so many it was made; 0: none
                                              ends it */
-    Block *top;
+    Block *top, *spare;                   /* spare: a dropped one, or NULL */
     size_t shared;                        /* bytes of the last shared block */
     const char **name;                    /* open hash table of intern */
     uint32_t nname, cap;                  /* cap: 0 or a power of two */
@@ -238,6 +240,13 @@ static Block *block_shared(Arena *a)
     return block_new(a->shared - sizeof(Block), false);
 }
 
+static void *block_add(Arena *a, Block *b)
+{
+    Block **at = b->own && a->top ? &a->top->next : &a->top;
+    b->next = *at, *at = b;
+    return b->data;
+}
+
 void *alloc(Arena *a, size_t n)
 {
     size_t align = _Alignof(max_align_t);
@@ -251,11 +260,37 @@ void *alloc(Arena *a, size_t n)
     bool big = n > BLOCK / 4;
     b = big ? block_new(n, true) : block_shared(a);
     b->used = n;
-    if (big && a->top)
-        b->next = a->top->next, a->top->next = b;
-    else
-        b->next = a->top, a->top = b;
-    return b->data;
+    return block_add(a, b);
+}
+
+/* The spare block, if there is one of n bytes; it is free otherwise. */
+static Block *block_again(Arena *a, size_t n)
+{
+    Block *b = a->spare;
+    a->spare = NULL;
+    if (b && b->mapped - sizeof *b < n) {
+        block_free(b);
+        b = NULL;
+    }
+    return b;
+}
+
+void *alloc_raw(Arena *a, size_t n)
+{
+    Block *b = n > HUGE_PAGE ? block_again(a, n) : NULL;
+    if (!b)
+        return alloc(a, n);
+    b->used = b->size = n;
+    return block_add(a, b);
+}
+
+/* What was mapped is kept, in the place of what was before. */
+static void block_drop(Arena *a, Block *b)
+{
+    Block *old = b->mapped ? a->spare : b;
+    a->spare = b->mapped ? b : a->spare;
+    if (old)
+        block_free(old);
 }
 
 void arena_drop(Arena *a, const void *p)
@@ -264,7 +299,7 @@ void arena_drop(Arena *a, const void *p)
         if ((void *)(*b)->data == p && (*b)->own) {
             Block *old = *b;
             *b = old->next;
-            block_free(old);
+            block_drop(a, old);
             return;
         }
 }
@@ -301,6 +336,8 @@ void arena_free(Arena *a)
         return;
     arena_unlink(a);
     blocks_free(a->top, NULL);
+    if (a->spare)
+        block_free(a->spare);
     free(a->name);
     free(a);
 }

@@ -18,6 +18,8 @@ Arena *arena_new(void);
 Arena *arena_lasting(void);
 void arena_free(Arena *);
 void *alloc(Arena *, size_t);             /* zeroed; never NULL */
+/* The same, with anything in it: for what is written before it is read. */
+void *alloc_raw(Arena *, size_t);
 /* Nobody will read p, which alloc gave: its memory is free again, if it was
  * large enough to stand alone. */
 void arena_drop(Arena *, const void *p);

@@ -21,9 +21,13 @@ typedef struct Check {
                                              what its row gives; NONE */
 } Check;
 
+static void readable(const Check *c, Ref r);
+
 static _Noreturn void broken(const Check *c, Ref r, const char *what)
 {
     const char *loc = c->g->node[r].loc;
+    for (Ref k = r; k < c->g->n; k++)     /* those before it are */
+        readable(c, k);
     die("after \"%s\": %s\n  %s: %s", c->after, what,
         loc && *loc ? loc : "node", node_text(c->arena, c->g, r));
 }
@@ -123,10 +127,12 @@ static Ref *known_slot(Check *c, const Node *n)
     uint64_t h = n->op;
     for (const char *p = n->attr.sig; p && *p; p++)
         h = (h ^ (uint8_t)*p) * 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < n->nin; i++) {
-        const Type *t = &c->g->node[n->in[i]].type;
+    for (int i = -1; i < n->nin; i++) {
+        const Type *t = i < 0 ? &n->type : &c->g->node[n->in[i]].type;
         for (int d = 0; d < t->ndim; d++)
-            h = (h ^ (uint64_t)t->dim[d]) * 0x9e3779b97f4a7c15u;
+            h = (h ^ (uint64_t)t->dim[d] ^ t->split[d] << 32)
+                * 0x9e3779b97f4a7c15u;
+        h ^= (uint64_t)t->partial << 16;
     }
     h = (h ^ (uint64_t)n->attr.at) * 0x9e3779b97f4a7c15u;
     return &c->known[(h >> 32) & (KNOWN - 1)];
@@ -343,11 +349,11 @@ static void check(const Graph *g, const char *after, bool named)
     c.along = alloc(c.arena, (g->n + 1) * sizeof *c.along);
     if (!named)
         names_reserve(&c.names, c.arena, g->n);
-    for (Ref r = 0; r < g->n; r++)
-        readable(&c, r);
     bounds(&c);
-    for (Ref r = 0; r < g->n; r++)
+    for (Ref r = 0; r < g->n; r++) {
+        readable(&c, r);
         node(&c, r);
+    }
     v5_sets(&c);
     v6_sets(&c);
     v7_ends(&c);

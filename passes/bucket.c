@@ -153,13 +153,15 @@ Graph *pass_bucket(const Graph *in, Job *j)
     Graph *g = copy_whole(in, j);
     Cand *cand = alloc(j->scratch, (in->n + 1) * sizeof *cand);
     int *depth = depths(in, j->scratch), n = 0, bucket = -1;
-    int64_t bytes = 0, limit, *line;
+    int64_t bytes = 0, limit, *line = NULL;
 
-    const uint32_t *made = order_places(g, j, &line);
     for (Ref r = 0; r < in->n; r++)
         if (over_ranks(in, &in->node[r]))
-            cand[n++] = (Cand){ r, made[in->node[r].in[0]],
-                                type_bytes(&in->mesh, &in->node[r].type) };
+            cand[n++] = (Cand){ .r = r, .bytes = type_bytes(
+                &in->mesh, &in->node[r].type) };
+    const uint32_t *made = n || in->nstage ? order_places(g, j, &line) : NULL;
+    for (int i = 0; i < n; i++)
+        cand[i].made = made[in->node[cand[i].r].in[0]];
     qsort(cand, (size_t)n, sizeof *cand, by_birth);
     limit = bucket_bytes(j, cand, n);
     for (int i = 0; i < n; i++) {

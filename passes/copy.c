@@ -6,7 +6,7 @@ Copy copy_begin(const Graph *in, Job *j)
     Copy c = { in, graph_new(j->keep, &in->mesh),
                alloc(j->scratch, (in->n + 1) * sizeof(Ref)) };
     c.out->ncap = in->n + in->n / 2 + 64; /* untouched room costs nothing */
-    c.out->node = alloc(j->keep, c.out->ncap * sizeof *c.out->node);
+    c.out->node = alloc_raw(j->keep, c.out->ncap * sizeof *c.out->node);
     c.out->entry = in->entry;
     c.out->phase = in->phase;
     c.out->nstage = in->nstage, c.out->role_of = in->role_of;

@@ -289,11 +289,12 @@ static bool among(const uint32_t *inst, uint32_t n, uint32_t i)
 }
 
 /* Is v, which inst[0] reads, touched by none of the n - 1 behind it, nor
- * beyond place `last` at all? */
+ * beyond place `last` at all?  Those added last mostly work last: they are
+ * asked first. */
 static bool dies(const Slack *s, uint32_t v, const uint32_t *inst, uint32_t n,
                  int64_t last)
 {
-    for (uint32_t k = 0; k < s->val[v].n; k++) {
+    for (uint32_t k = s->val[v].n; k-- > 0;) {
         uint32_t by = s->val[v].by[k];
         if (s->place[by] > last || among(inst + 1, n - 1, by))
             return false;

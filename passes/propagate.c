@@ -528,20 +528,12 @@ static bool same_sizes(const Type *a, const Type *b)
     return same;
 }
 
-static bool is_split(const Type *t)
-{
-    Axes a = 0;
-    for (int d = 0; d < t->ndim; d++)
-        a |= split_axes(t->split[d]);
-    return a != 0;
-}
-
 /* From each split leaf back through its update, as far as sizes agree. */
 static const Type **leaves_ahead(const Graph *g, Arena *a)
 {
     const Type **leaf = alloc(a, (g->n + 1) * sizeof *leaf);
     for (uint32_t i = 0; i < g->nset; i++)
-        if (is_split(&g->node[g->set[i].leaf].type))
+        if (type_axes(&g->node[g->set[i].leaf].type))
             leaf[g->set[i].value] = &g->node[g->set[i].leaf].type;
     for (Ref r = g->n; r-- > 0;) {
         const Node *n = &g->node[r];
@@ -553,10 +545,21 @@ static const Type **leaves_ahead(const Graph *g, Arena *a)
     return leaf;
 }
 
+/* Is there a rank or a turn by which a value could be split? */
+static bool splits(const Graph *g)
+{
+    bool any = g->mesh.naxis;
+    for (Ref r = 0; r < g->n && !any; r++)
+        any = g->node[r].op == OP_reshard || g->node[r].op == OP_constrain;
+    return any;
+}
+
 /* Names that two forms of one value would share are made unique: the copy
  * that keeps the operand's name is the one that place() emitted. */
 Graph *pass_propagate(const Graph *in, Job *j)
 {
+    if (!splits(in))
+        return graph_dce(in, j);
     Prop p = { copy_begin(in, j), j->scratch, NULL, 0,
                graph_uses(in, j->scratch), leaves_ahead(in, j->scratch),
                j->plan, ring_twins(&in->mesh),

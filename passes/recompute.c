@@ -146,9 +146,10 @@ static bool few_flops(const Fuse *f, Ref r)
         <= RATIO * bytes / f->target->bandwidth;
 }
 
-static void find_made(Remake *m)
+static bool find_made(Remake *m)
 {
     const Graph *g = m->f->g;
+    bool some = false;
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
         bool all = true, any = few_flops(m->f, r);
@@ -160,7 +161,9 @@ static void find_made(Remake *m)
         m->there[r] = m->made[r] || m->late[r] || ops[n->op].leaf
             || n->segment == BEGIN
             || type_bytes(&g->mesh, &n->type) < LARGE;
+        some |= m->made[r];
     }
+    return some;
 }
 
 /* Where backward reads r. */
@@ -179,9 +182,10 @@ static Ref late_form(Remake *m, Ref r)
     return m->clone[r];
 }
 
-static Graph *remake_products(const Graph *in, Job *j)
+/* The graph itself where there are none. */
+static const Graph *remake_products(const Graph *in, const Fuse *f, Job *j)
 {
-    Remake m = { .f = fuse_open(in, j), .c = copy_begin(in, j) };
+    Remake m = { .f = f };
     size_t n = in->n + 1;
     m.late = alloc(j->scratch, n);
     m.there = alloc(j->scratch, n);
@@ -190,7 +194,9 @@ static Graph *remake_products(const Graph *in, Job *j)
     for (Ref r = 0; r < in->n; r++)
         m.clone[r] = NONE;
     find_late(&m);
-    find_made(&m);
+    if (!find_made(&m))
+        return in;
+    m.c = copy_begin(in, j);
     for (Ref r = 0; r < in->n; r++) {
         const Node *p = &in->node[r];
         Ref *x = alloc(j->scratch, (size_t)(p->nin + 1) * sizeof *x);
@@ -206,8 +212,10 @@ static Graph *remake_products(const Graph *in, Job *j)
  * cheap chains over what waits anyway. */
 static Graph *selective(const Graph *in, Job *j)
 {
-    in = remake_products(in, j);
     Fuse *f = fuse_open(in, j);
+    const Graph *made = remake_products(in, f, j);
+    if (made != in)
+        f = fuse_open(in = made, j);
     Copy c = copy_begin(in, j);
     bool *waits = waiting(f);
     Ref *clone = alloc(j->scratch, (in->n + 1) * sizeof *clone);
