@@ -57,9 +57,9 @@ static double seconds(const Target *t, const Graph *g, const Ref *r, int n,
         if (s >= 0)
             return s;
     }
-    Arena *a = arena_new();
+    ArenaMark mark = arena_mark(g->arena);
     const char *reason = NULL;
-    Kernel *k = kernel_describe(a, g, r, n, NULL, &reason);
+    Kernel *k = kernel_describe(g->arena, g, r, n, NULL, &reason);
     double s = INFINITY;
     if (k) {
         double move = kernel_traffic(k) / t->bandwidth;
@@ -69,7 +69,7 @@ static double seconds(const Target *t, const Graph *g, const Ref *r, int n,
     }
     if (why)
         *why = reason;
-    arena_free(a);
+    arena_rewind(g->arena, mark);
     return s;
 }
 

@@ -15,12 +15,13 @@
 
 /* ---- errors ---- */
 
-static ErrTrap *trap;
-static int traps;                         /* how many stand open */
+static _Thread_local ErrTrap *trap;
+static _Thread_local int traps;           /* how many stand open */
 static void arenas_outlive(void);
 static void arenas_end(void);
-static char notes[2048];                  /* each with its leading newline */
+static _Thread_local char notes[2048];    /* each with its leading newline */
 void (*die_dump)(FILE *);
+_Thread_local void (*err_wait)(void);
 
 void err_push(ErrTrap *t)
 {
@@ -50,6 +51,8 @@ static _Noreturn void fail(int code, const char *loc, const char *f,
         snprintf(text + n, (size_t)(size - n), "%s", notes);
     notes[0] = 0;
     if (trap) {
+        if (err_wait)
+            err_wait();
         ErrTrap *t = trap;
         trap = t->outer;
         t->code = code;
@@ -137,7 +140,7 @@ struct Arena {
     uint32_t nname, cap;                  /* cap: 0 or a power of two */
 };
 
-static Arena *newest;                     /* deeper traps stand first */
+static _Thread_local Arena *newest;       /* deeper traps stand first */
 
 Arena *arena_lasting(void)
 {

@@ -65,6 +65,9 @@ _Noreturn void die_(const char *, int, const char *, ...)
     __attribute__((format(printf, 3, 4)));
 /* What die leaves behind: called once with an open dpc-crash.ir. */
 extern void (*die_dump)(FILE *);
+/* Called before an error goes to its trap, which frees what threads may still
+ * read; NULL: there are none.  Traps are each thread's own. */
+extern _Thread_local void (*err_wait)(void);
 
 /* Run what may err: `if (!err_trap(&t)) {...}` is not possible across a
  * function that returns, so the caller owns the jmp_buf:

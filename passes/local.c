@@ -235,7 +235,7 @@ static void label_loops(Graph *g)
     }
 }
 
-Graph *pass_local(const Graph *in, Job *j)
+static Graph *lowered(const Graph *in, Job *j)
 {
     Copy c = copy_begin(in, j);
     for (Ref r = 0; r < in->n; r++)
@@ -244,8 +244,18 @@ Graph *pass_local(const Graph *in, Job *j)
                              j->plan);
         else
             copy_node(&c, r);
-    Graph *whole = copy_end(&c), *g = graph_simplify(whole, j);
-    arena_drop(j->keep, whole->node);
+    return copy_end(&c);
+}
+
+Graph *pass_local(const Graph *in, Job *j)
+{
+    Ref r = 0;
+    while (r < in->n && in->node[r].op != OP_reshard)
+        r++;
+    const Graph *whole = r < in->n ? lowered(in, j) : in;
+    Graph *g = graph_simplify(whole, j);
+    if (whole != in)
+        arena_drop(j->keep, whole->node);
     label_loops(g);
     return g;
 }

@@ -1,5 +1,9 @@
-/* run.c -- the pass manager: phase, time, verify, print, for all alike. */
+/* run.c -- the pass manager: phase, time, verify, print, for all alike.
+ *
+ * A graph does not change once a pass has made it, so a large one is verified
+ * by a thread of its own while the next pass reads it. */
 #include "passes/pass.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -64,6 +68,44 @@ static bool same_names(const Graph *a, const Graph *b)
     return same;
 }
 
+/* ---- verify, beside the next pass ---- */
+
+enum { LARGE = 1 << 13 };                 /* nodes; less is done at once */
+
+static _Thread_local struct Look {
+    pthread_t thread;
+    const Graph *g;
+    const char *after;                    /* the pass that made it */
+    bool named, on;                       /* names are apart; a thread looks */
+} look;
+
+static void *look_at(void *p)
+{
+    const struct Look *l = p;
+    (l->named ? verify_named : verify)(l->g, l->after);
+    return NULL;
+}
+
+static void look_end(void)
+{
+    if (look.on)
+        pthread_join(look.thread, NULL);
+    look.on = false;
+    err_wait = NULL;
+}
+
+/* The graph must last until look_end. */
+static void look_begin(const Graph *g, const char *after, bool named)
+{
+    look = (struct Look){ .g = g, .after = after, .named = named };
+    if (g->n < LARGE || pthread_create(&look.thread, NULL, look_at, &look)) {
+        look_at(&look);
+        return;
+    }
+    look.on = true;
+    err_wait = look_end;
+}
+
 /* named: the names of g are known to be apart. */
 static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j,
                             bool named)
@@ -77,9 +119,10 @@ static const Graph *run_one(const PassInfo *p, const Graph *g, Job *j,
         out = copy_whole(g, j);
     double end = now();
     if (out != g) {
+        look_end();
         out->phase = p->to == PHASE_ANY ? g->phase : p->to;
         bool apart = (named && same_names(g, out)) || graph_name(out);
-        (apart ? verify_named : verify)(out, p->name);
+        look_begin(out, p->name, apart);
     }
     if (j->check)
         j->check(j->check_arg, p->name, g, out);
@@ -126,5 +169,6 @@ Graph *run_passes(const char *list, const Graph *g, Job *j)
         if (j->stop_after && strcmp(p->name, j->stop_after) == 0)
             break;
     }
+    look_end();
     return (Graph *)g;
 }
