@@ -85,8 +85,8 @@ static int child_any(const Child *c, int n)
 
 /* ---- who compiles ---- */
 
-/* The program that a name in PATH means, as a real path; ccache and its like
- * stand before it and change with no compiler: they are passed over. */
+/* The program that a name in PATH means, as a real path; NULL: none.  ccache
+ * and its like stand before it and change with no compiler: passed over. */
 static char *program_of(Arena *a, const char *name)
 {
     const char *path = strchr(name, '/') ? "" : getenv("PATH");
@@ -101,7 +101,23 @@ static char *program_of(Arena *a, const char *name)
         if (strcmp(base, "ccache") != 0 && strcmp(base, "distcc") != 0)
             return fmt(a, "%s", real);
     }
-    return fmt(a, "%s", name);
+    return NULL;
+}
+
+/* Another program that may do a part of the compiler's work; NULL: none. */
+static const char *other(Arena *a, const UnitOptions *o, const char *name)
+{
+    return o->others ? program_of(a, name) : NULL;
+}
+
+/* What makes two programs of one name two: file, its age and size. */
+static const char *version_of(Arena *a, const char *program)
+{
+    struct stat st = {0};
+    if (!program || stat(program, &st) != 0)
+        return "";
+    return fmt(a, "%s %lld.%ld %lld", program, (long long)st.st_mtim.tv_sec,
+               st.st_mtim.tv_nsec, (long long)st.st_size);
 }
 
 /* The processor, as far as -march=native and oneDNN ask: its first entry in
@@ -121,16 +137,14 @@ static char *processor(Arena *a)
     return all;
 }
 
-/* What makes two compilers two: name, file, its age and size; and for which
- * processor they compile. */
+/* What makes two compilers two: the programs, and for which processor they
+ * compile. */
 static const char *compiler_of(Arena *a, const UnitOptions *o)
 {
-    struct stat st = {0};
-    char *cc = program_of(a, fmt(a, "%.*s", (int)strcspn(o->cc, " "), o->cc));
-    stat(cc, &st);
-    return fmt(a, "%s %s %lld.%ld %lld %s", o->cc, cc,
-               (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
-               (long long)st.st_size, processor(a));
+    const char *cc = fmt(a, "%.*s", (int)strcspn(o->cc, " "), o->cc);
+    return fmt(a, "%s %s %s %s %s", o->cc, version_of(a, program_of(a, cc)),
+               version_of(a, other(a, o, "tcc")),
+               version_of(a, other(a, o, "ld.gold")), processor(a));
 }
 
 /* ---- objects and binary ---- */
@@ -176,6 +190,7 @@ typedef struct Build {
     Arena *arena;
     const char *by, *dir;                 /* compiler; work folder */
     const char *flags;
+    const char *tcc;                      /* NULL: none */
     Object **known;                       /* all that were looked for */
     uint32_t nknown, knowncap;
     Object **obj;                         /* those of the binary, in order */
@@ -197,14 +212,16 @@ static Object *object_new(Build *b, const char *key)
     return b->known[b->nknown++] = obj;
 }
 
-static char *command_of(const Build *b, const char *flags)
+static char *command_of(const Build *b, const char *flags, bool small)
 {
+    if (small && b->tcc)
+        return fmt(b->arena, "%s -I%s", b->tcc, b->o->include);
     return fmt(b->arena, "%s %s %s", b->o->cc, b->flags, flags ? flags : "");
 }
 
 static Object *object_of_source(Build *b, const Source *s)
 {
-    char *command = command_of(b, s->flags);
+    char *command = command_of(b, s->flags, s->small);
     Object *obj = object_new(b, hash_hex(b->arena, s->text, strlen(s->text),
                                          fmt(b->arena, "%s %s", command,
                                              b->by)));
@@ -241,7 +258,8 @@ static char **part_entries(const Build *b, const Parts *p)
 {
     char **entry = alloc(b->arena, (p->n + 1) * sizeof *entry);
     char *by = hash_hex(b->arena, p->head, strlen(p->head),
-                        fmt(b->arena, "%s %s", command_of(b, p->flags),
+                        fmt(b->arena, "%s %s", command_of(b, p->flags,
+                                                          p->small),
                             b->by));
     for (uint32_t i = 0; i < p->n; i++) {
         const char *t = p->text[i];
@@ -321,8 +339,9 @@ static char *binary_key(const Build *b)
 static void link_binary(const Build *b)
 {
     Text command = { .arena = b->arena };
-    text_add(&command, "%s -fopenmp -Wl,--gc-sections -o %s/bin", b->o->cc,
-             b->dir);
+    text_add(&command, "%s%s -fopenmp -Wl,--gc-sections,-z,noexecstack -o "
+             "%s/bin", b->o->cc,
+             other(b->arena, b->o, "ld.gold") ? " -fuse-ld=gold" : "", b->dir);
     for (uint32_t i = 0; i < b->n; i++)
         text_add(&command, " %s", b->obj[i]->path);
     text_add(&command, " %s %s", b->o->runtime, b->o->link);
@@ -347,7 +366,8 @@ void cc_build(const Parts *parts, int n, const Source *s, const char *flags,
 {
     double start = now();
     Build b = { .o = o, .arena = a, .by = compiler_of(a, o),
-                .dir = work_folder(a), .flags = flags };
+                .dir = work_folder(a), .flags = flags,
+                .tcc = other(a, o, "tcc") };
     for (int i = 0; i < n; i++)
         parts_add(&b, &parts[i]);
     object_list(&b, object_of_source(&b, s));

@@ -26,6 +26,8 @@ typedef struct UnitOptions {
     const char *const *arch;              /* of cubins: "sm_80", ... */
     int narch;
     const char *cc, *march;               /* "cc", "native" */
+    bool others;                          /* tcc may compile what need not be
+                                             fast, and gold link */
     const char *runtime;                  /* libdpc_rt.a */
     const char *include;                  /* folder of dpc_rt.h */
     const char *link;                     /* flags after it: -ldnnl ... */
@@ -155,12 +157,14 @@ char *unit_text(const Unit *, const UnitOptions *);
 typedef struct Source {
     const char *name, *text;              /* "k0.c" */
     const char *flags;                    /* after the others; NULL: none */
+    bool small;                           /* see Parts */
 } Source;
 
 /* Texts that may stand in any file of their kind: kernels, or watches. */
 typedef struct Parts {
     const char *stem, *suffix;            /* "k", "c": k0.c, ... */
     const char *head, *flags;             /* of each file */
+    bool small;                           /* tcc compiles them, if any */
     const char **text;
     uint32_t n;
     int files;                            /* at most */

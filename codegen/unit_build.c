@@ -32,7 +32,7 @@ int parts_deal(const Parts *p, Source *out, Arena *a)
     }
     for (int k = 0; k < files; k++)
         out[k] = (Source){ fmt(a, "%s%d.%s", p->stem, k, p->suffix), t[k].p,
-                           p->flags };
+                           p->flags, p->small };
     return files;
 }
 
@@ -50,7 +50,7 @@ static Parts kernel_parts(const Unit *u, Arena *a)
         text[i] = u->cuda ? k->text : shared(a, k->name, k->text);
     }
     return (Parts){ "k", u->cuda ? "cu" : "c",
-                    u->cuda ? cuda_prelude : host_prelude, NULL, text,
+                    u->cuda ? cuda_prelude : host_prelude, NULL, false, text,
                     u->nkernel, NFILE };
 }
 
@@ -98,11 +98,12 @@ static Parts watch_parts(const Unit *u, Arena *a)
     for (uint32_t i = 0; i < u->nkernel; i++) {
         const UnitKernel *k = &u->kernel[i];
         if (k->watch && watch_first(u, i))
-            text[n++] = shared(a, k->watch_name, k->watch);
+            text[n++] = fmt(a, "extern DpcWatchFn %s __attribute((weak));\n%s",
+                            k->watch_name, k->watch);
     }
     return (Parts){ "watch", "c", fmt(a, "#include \"dpc_rt.h\"\n"
-                    "#define DPC_FN static inline\n%s", host_prelude),
-                    watch_flags, text, n, NWATCH };
+                    "#define DPC_FN static inline\n%s%s", watch_head,
+                        host_prelude), watch_flags, true, text, n, NWATCH };
 }
 
 static void emit_texts(const Source *s, int n, const UnitOptions *o, Arena *a)

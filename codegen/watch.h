@@ -14,5 +14,6 @@ bool watch_worth(const Kernel *);
 KernelText watch_text(Arena *, const Kernel *);
 
 extern const char watch_flags[];          /* for cc, after those of kernels */
+extern const char watch_head[];           /* before host_prelude, for tcc */
 
 #endif

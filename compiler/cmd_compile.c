@@ -143,12 +143,14 @@ static UnitOptions unit_options(const Options *o, const Model *m, const Job *j,
         run[i] = (UnitRun){ m->run[i].command, m->run[i].entry,
                             m->run[i].count, m->run[i].times };
     const char *cc = getenv("CC");
+    bool own = cc && *cc;
     UnitOptions u = {
         .model = m->name, .version = DPC_VERSION, .meta = m->meta,
         .run = run, .nrun = (int)m->nrun, .arch = arch, .narch = COUNT(arch),
         .emit_dir = o->emit_dir ? o->emit_dir : ".",
         .emit_c = emit & EMIT_C, .emit_cuda = emit & EMIT_CUDA,
-        .emit_cubin = emit & EMIT_CUBIN, .cc = cc && *cc ? cc : "cc",
+        .emit_cubin = emit & EMIT_CUBIN, .cc = own ? cc : "cc",
+        .others = !own,
         .march = j->cluster->march, .cache = cache_folder(o),
         .include = fmt(o->arena, "%s/runtime", o->home ? o->home : "."),
         .threads = plan_threads(j->plan, j->cluster), .jobs = j->cluster->cores,

@@ -53,6 +53,9 @@ static void compiler(Doctor *d)
     const char *s = first_line(d->o, fmt(a, "%s --version 2>/dev/null", cc));
     say(d, "C compiler", s ? OK : BAD, s ? s : fmt(a, "no \"%s\"", cc),
         "apt-get install gcc, or set CC");
+    s = first_line(d->o, "tcc -v 2>/dev/null");
+    say(d, "tcc", s ? OK : ABSENT, s ? s : "not found: cc compiles watches",
+        NULL);
 }
 
 static void *library_open(const char *const *name, int n, const char **found)

@@ -89,7 +89,8 @@ static void man(FILE *out)
         man_command(c, out);
     fprintf(out, ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev DPC_HOME\n"
             "folder that holds models and passes\n.It Ev DPC_CACHE_DIR\n"
-            "compiled kernels (default ~/.cache/dpc)\n.It Ev CC\nC compiler\n"
+            "compiled kernels (default ~/.cache/dpc)\n.It Ev CC\nC compiler "
+            "(default cc, with tcc and gold where they are)\n"
             ".El\n.Sh EXIT STATUS\n"
             "0 ok, 1 an input is wrong, 2 usage, 3 does not fit into memory, "
             "4 no feasible plan, 5 environment, 6 verification differs, "

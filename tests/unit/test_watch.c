@@ -12,10 +12,14 @@ static const char prelude[] =
     "#define dpc_blame test_blame\n"
     "#define dpc_see test_see\n";
 
+static bool by_tcc;
+
 static void *watch_compile(const char *text)
 {
-    void *lib = compile(fmt(arena, "%s%s%s", prelude, host_prelude, text),
-                        fmt(arena, "%s %s -I.", host_flags, watch_flags));
+    void *lib = compile(fmt(arena, "%s%s%s%s", prelude, watch_head,
+                            host_prelude, text),
+                        by_tcc ? "-I."
+                        : fmt(arena, "%s %s -I.", host_flags, watch_flags));
     assert_non_null(lib);
     int32_t (*blame)(int32_t, float, float, int32_t, float, int32_t, float,
                      int32_t) = dpc_blame;
@@ -194,6 +198,13 @@ static int setup(void **state)
     return 0;
 }
 
+/* A compile takes it for watches, where it is. */
+static int setup_tcc(void **state)
+{
+    by_tcc = true;
+    return setup(state) || setenv("CC", "tcc", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,5 +212,7 @@ int main(void)
         cmocka_unit_test(the_operation_that_made_it_is_blamed),
         cmocka_unit_test(a_list_blames_its_member),
     };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    int failed = cmocka_run_group_tests(tests, setup, NULL);
+    return system("tcc -v > /dev/null 2>&1") ? failed
+        : failed + cmocka_run_group_tests_name("tcc", tests, setup_tcc, NULL);
 }
