@@ -270,9 +270,17 @@ static const uint32_t *list_of(Order *o, const Job *j)
     return o->pos ? order_chunks(o) : order_list(o, j);
 }
 
+static bool any_transfer(const Order *o)
+{
+    bool any = false;
+    for (uint32_t l = 0; l < o->s->nlaunch && !any; l++)
+        any = launch_communicates(o->g, &o->s->launch[l]);
+    return any;
+}
+
 static void list_steps(Order *o, const Job *j)
 {
-    o->takes = launches_seconds(o->g, o->s, j);
+    o->takes = any_transfer(o) ? launches_seconds(o->g, o->s, j) : NULL;
     const uint32_t *list = list_of(o, j);
     if (few_ahead(o, list, j->plan && j->plan->gather == GATHER_USE))
         list = list_of(o, j);

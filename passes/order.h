@@ -20,7 +20,8 @@ typedef struct Order {
     uint32_t *first, n;                   /* first instance of a launch */
     Edge **after;
     Ref *key;                             /* of a launch among its equals */
-    double *takes;                        /* seconds of a launch */
+    double *takes;                        /* seconds of a launch; NULL: there
+                                             are no transfers to hide */
     uint32_t *at;                         /* step of the last turn, by launch */
     int64_t *pos;                         /* of an instance on the line of a
                                              pipeline's chunks; NULL: none */

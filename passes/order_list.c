@@ -153,7 +153,8 @@ static double stream_next(const Run *r, Stream *s)
 static void run_next(Run *r, Stream *all, Stream *s)
 {
     uint32_t i = heap_pop(r, &s->ready);
-    s->now += r->o->takes[r->o->inst[i].launch];
+    if (r->o->takes)
+        s->now += r->o->takes[r->o->inst[i].launch];
     r->out[r->n++] = i;
     for (Edge *e = r->o->after[i]; e; e = e->next) {
         double *ready = &r->ready[e->to];
@@ -247,6 +248,8 @@ const uint32_t *order_list(Order *o, const Job *j)
 {
     Run best = { .o = o, .rule = PLAIN };
     double least = list_run(&best);
+    if (!o->takes)
+        return best.out;
     const Side *side = sides(o, best.out, j);
     for (Rule rule = AHEAD; rule < NRULE; rule++) {
         Run r = { .o = o, .side = side, .rule = rule };
