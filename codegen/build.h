@@ -38,6 +38,8 @@ int64_t build_extent(const Build *, const Member *, char letter);
 int build_value(Build *, Value);
 /* Index of operand i of m in its memory order, and guards, for a LOAD. */
 Value build_load(Build *, Member *, int i);
+/* Room for a load's guards; most have none, and these are large. */
+void build_guards(Build *, Value *);
 /* The affine of a letter (as the dimension of `stride` elements). */
 void build_letter(Build *, const Member *, char letter, int64_t stride,
                   Affine *);

@@ -229,6 +229,14 @@ static int buffer(Build *b, Ref r)
     return k->nin++;
 }
 
+void build_guards(Build *b, Value *v)
+{
+    if (v->guard)
+        return;
+    v->guard = alloc(b->arena, (NDIM + 1) * sizeof *v->guard);
+    v->quot = alloc(b->arena, NDIM * sizeof *v->quot);
+}
+
 /* A window dimension: index h*stride + k*dilate - pad, zero outside. */
 static void window(Build *b, Member *m, const Dim *d, int64_t stride,
                    int64_t extent, Value *v)
@@ -239,6 +247,7 @@ static void window(Build *b, Member *m, const Dim *d, int64_t stride,
     v->at.at += stride * x.at;
     for (int i = 0; i < KATOM; i++)
         v->at.coef[i] += stride * x.coef[i];
+    build_guards(b, v);
     v->guard[v->nguard++] = (Guard){ x, 0, extent, 1 };
 }
 
@@ -251,6 +260,7 @@ static void place(Build *b, Member *m, char h, int64_t stride, Value *v)
         Affine x = { .at = m->place[i].pad };
         build_letter(b, m, m->place[i].at, 1, &x);
         build_letter(b, m, m->place[i].k, -m->s.dilate, &x);
+        build_guards(b, v);
         v->guard[v->nguard++] = (Guard){
             x, 0, m->place[i].extent * m->s.stride, m->s.stride };
         v->quot[v->nquot++] = (Quot){ x, m->s.stride, stride };
@@ -267,8 +277,6 @@ Value build_load(Build *b, Member *m, int i)
     Value v = { .kind = VAL_LOAD, .dtype = local.dtype, .row = -1 };
 
     v.buf = buffer(b, r);
-    v.guard = alloc(b->arena, (NDIM + 1) * sizeof *v.guard);
-    v.quot = alloc(b->arena, NDIM * sizeof *v.quot);
     build_strides(b->g, r, stride);
     for (int d = 0; ops[n->op].arity >= 0 && d < t->ndim; d++) {
         const Dim *m_d = &t->dim[d];

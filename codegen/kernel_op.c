@@ -235,6 +235,7 @@ static int shifted_load(Build *b, Member *m, int i, int64_t at)
     *t = own;
     build_strides(b->g, r, stride);
     v.at.at -= at * stride[dim];
+    build_guards(b, &v);
     Guard *g = &v.guard[v.nguard];
     g->of.at = -at;
     g->lo = 0, g->hi = local.dim[dim], g->by = 1;
@@ -356,6 +357,7 @@ static bool op_shard(Build *b, Member *m)
     int64_t stride[NDIM], one[NDIM];
     Type t = type_local(&b->g->mesh, &b->g->node[n->in[0]].type);
     Value v = build_load(b, m, 0);
+    build_guards(b, &v);
     Guard *q = &v.guard[v.nguard];
     for (int d = 0; d < NDIM; d++)
         one[d] = 1;
@@ -378,6 +380,7 @@ static bool op_own(Build *b, Member *m)
         int pos = axis_pos(b, axes, 1);
         if (pos < 0 || v.nguard > NDIM)
             return refuse(b, "too many axes");
+        build_guards(b, &v);
         v.guard[v.nguard] = (Guard){ .hi = 1, .by = 1 };
         v.guard[v.nguard++].of.pos[pos] = 1;
     }
