@@ -259,20 +259,38 @@ static void promote(Place *p, uint32_t *order, int64_t peak)
     order[to] = x;
 }
 
+/* The order, and where its items lie. */
+typedef struct Fitted { uint32_t *order; int64_t *at; } Fitted;
+
+static void fitted_keep(Fitted *f, const Place *p, const uint32_t *order)
+{
+    memcpy(f->order, order, p->n * sizeof *order);
+    for (uint32_t i = 0; i < p->n; i++)
+        f->at[i] = p->item[i].at;
+}
+
+static void fitted_back(const Fitted *f, Place *p, uint32_t *order)
+{
+    memcpy(order, f->order, p->n * sizeof *order);
+    for (uint32_t i = 0; i < p->n; i++)
+        p->item[i].at = f->at[i];
+}
+
 static void climb(Place *p, How how, Fit fit)
 {
     uint32_t *order = sorted(p, how, 0);
-    uint32_t *best = alloc(p->arena, (p->n + 1) * sizeof *best);
+    Fitted best = { alloc(p->arena, (p->n + 1) * sizeof *best.order),
+                    alloc(p->arena, (p->n + 1) * sizeof *best.at) };
     int64_t least = INT64_MAX;
     for (uint32_t i = 0; !good(p) && i < CLIMB / p->n + 4; i++) {
         int64_t peak = fit_all(p, order, fit);
-        if (peak > least) {               /* no: once more from the best */
-            memcpy(order, best, p->n * sizeof *order);
-            peak = fit_all(p, order, fit);
+        if (peak > least) {
+            fitted_back(&best, p, order);
+        } else {
+            fitted_keep(&best, p, order);
+            least = peak;
         }
-        memcpy(best, order, p->n * sizeof *order);
-        least = peak;
-        promote(p, order, peak);
+        promote(p, order, least);
     }
 }
 
