@@ -437,6 +437,10 @@ Plan *plan_begin(DType compute, Arena *a)
     return plan;
 }
 
+/* Percent of what lives that Lua holds before it looks for what does not: a
+ * model's nodes are most of it, and all live. */
+enum { PAUSE = 400 };
+
 static Plan *plan_file(const PlanOptions *o, const char *name,
                        const char *path, const char *what,
                        Graph *const *entry, int nentry, Arena *a)
@@ -456,6 +460,7 @@ static Plan *plan_file(const PlanOptions *o, const char *name,
     Planning p = { o, entry, nentry, plan, what, intern(a, name), NULL, NULL };
     size_t bytes;
     lua_State *L = sandbox_new(f);
+    lua_gc(L, LUA_GCINC, PAUSE, 0, 0);
     if (strcmp(what, "plan") == 0)
         p.text = sandbox_read(f, path, p.loc, &bytes);
     lua_pushcfunction(L, plan_run);

@@ -29,8 +29,10 @@ local dimension, major, weight_of = walk.dimension, walk.major, walk.weight_of
 -- Uneven parts are those of a letter by itself.
 local function leads_to_rows(e, i, d, met, even)
     met[i] = true
-    for _, user in ipairs(e.users[i] or {}) do
-        local n, k = e.nodes[user[1]], user[2]
+    local users = e.users[i] or {}
+    for u = 1, #users, 2 do
+        local user, k = users[u], users[u + 1]
+        local n = e.nodes[user]
         local c = n.letters and n.op ~= "grad" and major(n.letters[k], d)
         if not c or not (even or #n.letters[k][d] == 1) then return false end
         local w, o = weight_of(e, n), dimension(n.out, c)
@@ -39,8 +41,8 @@ local function leads_to_rows(e, i, d, met, even)
         for _, r in ipairs(n.op == "add" and n.inputs or {}) do
             if not (met[r] or e.free[r] or e.weight[r]) then return false end
         end
-        if not rows and not met[user[1]]
-            and not leads_to_rows(e, user[1], o, met, even) then
+        if not rows and not met[user]
+            and not leads_to_rows(e, user, o, met, even) then
             return false
         end
     end

@@ -18,17 +18,24 @@ function walk.major(term, d) return term[d]:match("^(%w)[^+]*$") end
 local major = walk.major
 
 -- What is known of an entry before the walk: users, views of leaves, and
--- what comes from no data.  cut[i] is the dimension of node i that lies in
+-- what comes from no data.  users[i] is a user and which of its operands node i
+-- is, and the next two; nil: none.  cut[i] is the dimension of node i that lies in
 -- parts; weight[i] says that node i is a view of a leaf, and which dimension
 -- of the leaf each of its own is.
 function walk.survey(entry, nodes)
     local e = { entry = entry, nodes = nodes, users = {}, weight = {},
                 free = {}, cut = {} }
+    local users = e.users
     for i, n in ipairs(nodes) do
         local first, free = n.inputs[1], n.letters ~= nil
         for k, r in ipairs(n.inputs) do
-            e.users[r] = e.users[r] or {}
-            table.insert(e.users[r], { i, k })
+            local of = users[r]
+            if of then
+                local m = #of
+                of[m + 1], of[m + 2] = i, k
+            else
+                users[r] = { i, k }
+            end
             free = free and e.free[r]
         end
         e.free[i] = free or source[n.op]
@@ -99,16 +106,18 @@ function walk.ahead(e, i, dims, gone, visit, mix, met)
     met = met or {}
     if met[i] then return end
     met[i] = true
-    for _, user in ipairs(e.users[i] or {}) do
-        local n, to = e.nodes[user[1]], {}
+    local users = e.users[i] or {}
+    for u = 1, #users, 2 do
+        local user, k = users[u], users[u + 1]
+        local n, to = e.nodes[user], {}
         for name, d in pairs(n.letters and n.op ~= "grad" and dims or {}) do
-            local c = not along[n.op] and major(n.letters[user[2]], d)
+            local c = not along[n.op] and major(n.letters[k], d)
             to[name] = along[n.op] and d or c and dimension(n.out, c) or nil
         end
         if not to[gone] and walk.weight_of(e, n) then visit(i, dims) end
         if to[gone] and not walk.weight_of(e, n) then
-            if walk.is_mixing(e, n) then mix(user[1], to) end
-            walk.ahead(e, user[1], to, gone, visit, mix, met)
+            if walk.is_mixing(e, n) then mix(user, to) end
+            walk.ahead(e, user, to, gone, visit, mix, met)
         end
     end
 end
