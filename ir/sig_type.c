@@ -111,9 +111,9 @@ static DType result_dtype(const Sig *s, const Graph *g, Op op, const Attr *a,
     if (op == OP_cast || (op == OP_pack && a->dtype != F32))
         return a->dtype;
     int first = -1;
-    bool fold = op == OP_put || ops[op].family == FAMILY_conv;
-    for (int c = 0; c < NLETTER; c++)     /* rows of an index are one another */
-        fold |= s->folded[c] && ops[op].family != FAMILY_index;
+    bool fold = op == OP_put || ops[op].family == FAMILY_conv
+        || (ops[op].family != FAMILY_index    /* rows are one another */
+            && memchr(s->folded, true, sizeof s->folded));
     for (int i = 0; i < s->nop; i++) {
         bool variadic = ops[op].arity < 0;
         DType t = g->node[in[i]].type.dtype;
@@ -213,31 +213,41 @@ static void halos(const Sig *s, const Graph *g, Op op, const Ref *in, Type *t,
         }
 }
 
+/* Of a signature whose letters have their splits. */
+static Type type_of(const Sig *s, const Graph *g, Op op, const Attr *a,
+                    const Ref *in, const char *loc)
+{
+    Type t = {0};
+    bool variadic = ops[op].arity < 0;
+    Axes owed = 0, folded = g->mesh.naxis ? folded_axes(s) : 0;
+
+    result_dims(s, g, op, &t, loc);
+    halos(s, g, op, in, &t, loc);
+    if (ops[op].fold == FOLD_MAX)
+        no_repeats(s, op, loc);
+    t.dtype = result_dtype(s, g, op, a, in, loc);
+    for (int i = 0; i < s->nop; i++)
+        if (variadic || !s->in[i].unread)
+            owed |= pending(s, g, op, in, i, loc);
+    if (op == OP_move)                    /* the addends, side by side */
+        owed &= (Axes)~own_axes(a);
+    t.partial = owed | folded;
+    t.fold = t.partial ? owed ? FOLD_SUM : ops[op].fold : FOLD_SUM;
+    if (owed & folded)
+        err(loc, "%s: two sums are owed over one axis", ops[op].name);
+    return t;
+}
+
+/* A model's graph has no axes yet, and none of its letters a split. */
 Type sig_type(const Sig *given, const Graph *g, Op op, const Attr *a,
               const Ref *in, const char *loc)
 {
+    if (!g->mesh.naxis)
+        return type_of(given, g, op, a, in, loc);
     Sig s = *given;
-    Type t = {0};
-    bool variadic = ops[op].arity < 0;
-    Axes owed = 0;
-
     if (!sig_split(&s, g, in))
         err(loc, "%s: operands are split in ways that do not fit; reshard one",
             ops[op].name);
     own_splits(&s, a);
-    result_dims(&s, g, op, &t, loc);
-    halos(&s, g, op, in, &t, loc);
-    if (ops[op].fold == FOLD_MAX)
-        no_repeats(&s, op, loc);
-    t.dtype = result_dtype(&s, g, op, a, in, loc);
-    for (int i = 0; i < s.nop; i++)
-        if (variadic || !s.in[i].unread)
-            owed |= pending(&s, g, op, in, i, loc);
-    if (op == OP_move)                    /* the addends, side by side */
-        owed &= (Axes)~own_axes(a);
-    t.partial = owed | folded_axes(&s);
-    t.fold = t.partial ? owed ? FOLD_SUM : ops[op].fold : FOLD_SUM;
-    if (owed & folded_axes(&s))
-        err(loc, "%s: two sums are owed over one axis", ops[op].name);
-    return t;
+    return type_of(&s, g, op, a, in, loc);
 }
