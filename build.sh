@@ -297,7 +297,7 @@ deps() {
   $pkg: $what"; }
     done <<EOF
 gcc gcc the compiler, also of what dpc emits
-tcc tcc compiles what dpc emits for the hunt of NaNs, in no time
+tcc tcc compiles tables, and what only the hunt of NaNs calls, in no time
 make make the build
 pkg-config pkg-config flags of libraries
 mpicc libopenmpi-dev ranks talk through MPI

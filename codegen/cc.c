@@ -295,12 +295,17 @@ static void parts_add(Build *b, const Parts *p)
     }
 }
 
+/* To tcc a section with a name is read-only, even where it has addresses that
+ * the loader moves. */
 static Child object_start(const Build *b, const Object *obj)
 {
     char *c = fmt(b->arena, "%s/%s", b->dir, obj->source.name);
+    char *command = fmt(b->arena, "%s -c -o %s %s", obj->command, obj->path, c);
+    if (obj->source.small && b->tcc)
+        command = fmt(b->arena, "%s && objcopy --set-section-flags "
+                      ".dpc_unit=alloc,data %s", command, obj->path);
     file_write(c, obj->source.text, strlen(obj->source.text));
-    return child_start(fmt(b->arena, "%s -c -o %s %s", obj->command, obj->path,
-                           c), fmt(b->arena, "%s.log", obj->path));
+    return child_start(command, fmt(b->arena, "%s.log", obj->path));
 }
 
 static void objects_make(const Build *b)
@@ -367,7 +372,7 @@ void cc_build(const Parts *parts, int n, const Source *s, const char *flags,
     double start = now();
     Build b = { .o = o, .arena = a, .by = compiler_of(a, o),
                 .dir = work_folder(a), .flags = flags,
-                .tcc = other(a, o, "tcc") };
+                .tcc = other(a, o, "objcopy") ? other(a, o, "tcc") : NULL };
     for (int i = 0; i < n; i++)
         parts_add(&b, &parts[i]);
     object_list(&b, object_of_source(&b, s));

@@ -233,7 +233,8 @@ void unit_build(Graph *const *entry, int n, const UnitOptions *o, Arena *a,
     watches_drop(u, o);
     /* Watches are quick to compile: they go last and fill the gaps. */
     Parts parts[] = { kernel_parts(u, a), watch_parts(u, a) };
-    Source tables = { .name = "unit.c", .text = unit_text(u, o) };
+    Source tables = { .name = "unit.c", .text = unit_text(u, o),
+                      .small = true };
     if (o->emit_c)
         emit_sources(parts, COUNT(parts), &tables, o, a);
     if (!o->out)

@@ -1,26 +1,57 @@
 /* unit_text.c -- the tables of a unit as C text.
  *
  * Rows are printed without field names, in the order of dpc_rt.h: these
- * files are read by compilers. */
+ * files are read by compilers.  Their strings are places in one array: as
+ * literals they were thousands of symbols, most of them equal. */
 #include "codegen/kernel.h"
 #include "codegen/unit.h"
 
-/* A string literal; NULL stays NULL. */
-static void quote(Text *t, const char *s)
+enum { RECENT = 1 << 12 };
+
+typedef struct Pool {                     /* the array of all strings */
+    Text text;                            /* as literals */
+    uint32_t n;                           /* bytes */
+    struct { const char *s; uint32_t at; } recent[RECENT];
+} Pool;
+
+/* FNV-1a */
+static uint64_t hash_text(uint64_t h, const char *p, size_t n)
 {
-    if (!s) {
-        text_add(t, "0");
-        return;
-    }
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static uint32_t pool_add(Pool *p, const char *s)
+{
+    Text *t = &p->text;
+    uint32_t at = p->n;
     text_add(t, "\"");
-    for (; *s; s++)
+    for (; *s; s++, p->n++)
         if (*s == '"' || *s == '\\')
             text_add(t, "\\%c", *s);
         else if ((unsigned char)*s < ' ')
             text_add(t, "\\%03o", (unsigned char)*s);
         else
             text_add(t, "%c", *s);
-    text_add(t, "\"");
+    text_add(t, "\\0\"\n");
+    p->n++;
+    return at;
+}
+
+/* Where a string lies; one that was met not long ago is there. */
+static void quote(Text *t, Pool *p, const char *s)
+{
+    if (!s) {
+        text_add(t, "0");
+        return;
+    }
+    uint64_t k = hash_text(0xcbf29ce484222325u, s, strlen(s)) % RECENT;
+    if (!p->recent[k].s || strcmp(p->recent[k].s, s) != 0) {
+        p->recent[k].at = pool_add(p, s);
+        p->recent[k].s = s;
+    }
+    text_add(t, "s+%u", p->recent[k].at);
 }
 
 static void numbers(Text *t, const int64_t *v, int n)
@@ -39,17 +70,17 @@ static void splits(Text *t, const DpcSplit *v, int n)
     text_add(t, "}");
 }
 
-static void leaves(Text *t, const Unit *u)
+static void leaves(Text *t, Pool *pool, const Unit *u)
 {
     text_add(t, "static const DpcLeaf leaf[] = {\n");
     for (uint32_t i = 0; i < u->nleaf; i++) {
         const DpcLeaf *l = &u->leaf[i];
         text_add(t, "{");
-        quote(t, l->name);
+        quote(t, pool, l->name);
         text_add(t, ",");
-        quote(t, l->loc);
+        quote(t, pool, l->loc);
         text_add(t, ",");
-        quote(t, l->doc);
+        quote(t, pool, l->doc);
         text_add(t, ",%d,%d,%d,%d,%d,", l->kind, l->dtype, l->ndim,
                  l->trainable, l->residual);
         numbers(t, l->dim, DPC_NDIM);
@@ -58,13 +89,13 @@ static void leaves(Text *t, const Unit *u)
         text_add(t, ",%d,%d,%lld,%lld,%.17g,%lld,", l->role, l->space,
                  (long long)l->at, (long long)l->bytes, l->value,
                  (long long)l->limit);
-        quote(t, l->table);
+        quote(t, pool, l->table);
         text_add(t, "},\n");
     }
     text_add(t, "{0}};\n");
 }
 
-static void steps(Text *t, const Program *p, int i)
+static void steps(Text *t, Pool *pool, const Program *p, int i)
 {
     text_add(t, "static const DpcStep step%d[] = {\n", i);
     for (uint32_t k = 0; k < p->nstep; k++) {
@@ -85,11 +116,11 @@ static void steps(Text *t, const Program *p, int i)
     text_add(t, "{0}};\nstatic const DpcNode node%d[] = {\n", i);
     for (uint32_t k = 0; k < p->nnode; k++) {
         text_add(t, "{");
-        quote(t, p->node[k].name);
+        quote(t, pool, p->node[k].name);
         text_add(t, ",");
-        quote(t, p->node[k].op);
+        quote(t, pool, p->node[k].op);
         text_add(t, ",");
-        quote(t, p->node[k].loc);
+        quote(t, pool, p->node[k].loc);
         text_add(t, "},\n");
     }
     text_add(t, "{0}};\n");
@@ -131,10 +162,10 @@ static void watches(Text *t, const Program *p, int i)
     text_add(t, "0};\n");
 }
 
-static void programs(Text *t, const Unit *u)
+static void programs(Text *t, Pool *pool, const Unit *u)
 {
     for (int i = 0; i < u->nprogram; i++) {
-        steps(t, &u->program[i], i);
+        steps(t, pool, &u->program[i], i);
         indices(t, &u->program[i], i);
         watches(t, &u->program[i], i);
     }
@@ -143,11 +174,12 @@ static void programs(Text *t, const Unit *u)
         const Program *p = &u->program[i];
         const Sched *s = p->g->sched;
         text_add(t, "{");
-        quote(t, p->g->entry);
+        quote(t, pool, p->g->entry);
         text_add(t, ",%d,%u,%u,%u,%u,%d,%u,step%d,buf%d,node%d,port%d,held%d,"
                  "arg%d,wait%d,how%d,pos%d,watch%d,watched%d,%lld,%lld,%lld,"
                  "%lld,%.17g,%lld},\n", p->g->role, p->nstep, p->nbuf,
-                 p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i, i, i, i, i, i, i, i,
+                 p->nnode, p->nport, s->nevent, p->nheld, i, i, i, i, i, i, i,
+                 i, i, i, i,
                  (long long)s->bytes[ARENA], (long long)s->bytes[IO],
                  (long long)s->bytes[HOST_ARENA],
                  (long long)s->lower, p->flops, (long long)p->batch);
@@ -168,7 +200,7 @@ static void overs(Text *t, const Unit *u)
     }
 }
 
-static void kernels(Text *t, const Unit *u)
+static void kernels(Text *t, Pool *pool, const Unit *u)
 {
     overs(t, u);
     for (uint32_t i = 0; i < u->nkernel && !u->cuda; i++)
@@ -176,8 +208,9 @@ static void kernels(Text *t, const Unit *u)
     text_add(t, "static const DpcKernel kernel[] = {\n");
     for (uint32_t i = 0; i < u->nkernel; i++) {
         const UnitKernel *k = &u->kernel[i];
-        text_add(t, "{\"%s\",%s,%d,%d,", k->name, u->cuda ? "0" : k->name,
-                 k->nin, k->nout);
+        text_add(t, "{");
+        quote(t, pool, k->name);
+        text_add(t, ",%s,%d,%d,", u->cuda ? "0" : k->name, k->nin, k->nout);
         text_add(t, k->over ? "over%u},\n" : "0},\n", i);
     }
     text_add(t, "{0}};\n");
@@ -244,63 +277,64 @@ static void convs(Text *t, const Unit *u)
     text_add(t, "{0}};\n");
 }
 
-static void mesh_and_runs(Text *t, const Unit *u, const UnitOptions *o)
+static void mesh_and_runs(Text *t, Pool *pool, const Unit *u,
+                          const UnitOptions *o)
 {
     text_add(t, "static const DpcAxis axis[] = {");
-    for (int i = 0; i < u->mesh->naxis; i++)
-        text_add(t, "{\"%s\",%d,%d,%d},", u->mesh->axis[i].name,
-                 u->mesh->axis[i].size, u->mesh->axis[i].kind,
-                 mesh_home(u->mesh, i) + 1);
+    for (int i = 0; i < u->mesh->naxis; i++) {
+        text_add(t, "{");
+        quote(t, pool, u->mesh->axis[i].name);
+        text_add(t, ",%d,%d,%d},", u->mesh->axis[i].size,
+                 u->mesh->axis[i].kind, mesh_home(u->mesh, i) + 1);
+    }
     text_add(t, "{0}};\nstatic const DpcRun run[] = {\n");
     for (int i = 0; i < o->nrun; i++) {
         text_add(t, "{");
-        quote(t, o->run[i].command);
+        quote(t, pool, o->run[i].command);
         text_add(t, ",");
-        quote(t, o->run[i].entry);
+        quote(t, pool, o->run[i].entry);
         text_add(t, ",");
-        quote(t, o->run[i].count);
+        quote(t, pool, o->run[i].count);
         text_add(t, ",%d},\n", o->run[i].times);
     }
     text_add(t, "{0}};\n");
 }
 
-/* FNV-1a of the tables: what ranks compare, and checkpoints note. */
-static uint64_t hash_text(const char *p, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
-    return h;
-}
-
+/* The hash of the tables is what ranks compare, and checkpoints note.  No const
+ * for the unit: its section, full of addresses, must not be read-only. */
 char *unit_text(const Unit *u, const UnitOptions *o)
 {
     Text t = { .arena = u->arena };
-    text_add(&t, "#include \"dpc_rt.h\"\n");
-    kernels(&t, u);
-    mesh_and_runs(&t, u, o);
-    leaves(&t, u);
+    Pool *pool = alloc(u->arena, sizeof *pool);
+    pool->text.arena = u->arena;
+    kernels(&t, pool, u);
+    mesh_and_runs(&t, pool, u, o);
+    leaves(&t, pool, u);
     dots(&t, u);
     convs(&t, u);
-    programs(&t, u);
+    programs(&t, pool, u);
     text_add(&t, "static const int64_t leaves[] = ");
     numbers(&t, u->leaves, u->nrole);
     text_add(&t, ";\nstatic const int64_t host_leaves[] = ");
     numbers(&t, u->host_leaves, u->nrole);
     text_add(&t, ";\n");
-    uint64_t h = hash_text(t.p, t.n);
-    text_add(&t, "__attribute__((section(\".dpc_unit\")))\n"
-             "const DpcUnit dpc_unit = {\nDPC_ABI,");
-    quote(&t, o->model);
+    uint64_t h = hash_text(0xcbf29ce484222325u, t.p, t.n);
+    h = hash_text(h, pool->text.p, pool->text.n);
+    text_add(&t, "__attribute((section(\".dpc_unit\")))\n"
+             "DpcUnit dpc_unit = {\nDPC_ABI,");
+    quote(&t, pool, o->model);
     text_add(&t, ",");
-    quote(&t, o->version);
+    quote(&t, pool, o->version);
     text_add(&t, ",\"%016llx\",%d,%u,%d,%u,%u,%u,%u,%d,%d,\naxis,leaf,program,"
              "kernel,watch,dot,conv,coll,run,leaves,"
              "host_leaves,\n", (unsigned long long)h,
              u->mesh->naxis, u->nleaf, u->nprogram, u->nkernel, u->ndot,
              u->nconv, u->ncoll, o->nrun, o->threads);
-    quote(&t, o->meta ? o->meta : "{}");
+    quote(&t, pool, o->meta ? o->meta : "{}");
     text_add(&t, "};\nint main(int argc, char **argv)\n{\n"
              "    return dpc_main(argc, argv, &dpc_unit);\n}\n");
-    return t.p;
+    Text all = { .arena = u->arena };
+    text_add(&all, "#include \"dpc_rt.h\"\nstatic const char s[] =\n%s;\n%s",
+             pool->text.p, t.p);
+    return all.p;
 }

@@ -54,7 +54,7 @@ static void compiler(Doctor *d)
     say(d, "C compiler", s ? OK : BAD, s ? s : fmt(a, "no \"%s\"", cc),
         "apt-get install gcc, or set CC");
     s = first_line(d->o, "tcc -v 2>/dev/null");
-    say(d, "tcc", s ? OK : ABSENT, s ? s : "not found: cc compiles watches",
+    say(d, "tcc", s ? OK : ABSENT, s ? s : "not found: cc compiles all",
         NULL);
 }
 
