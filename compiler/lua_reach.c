@@ -7,7 +7,8 @@
  * that takes a mask and never brings it to a softmax trains on padding, and
  * no number looks wrong; so each mask is followed, through movement and
  * arithmetic with constants, into what it hides (the condition of a `where`,
- * or an addend), and from there into an exp; or into attention's mask. */
+ * or an addend), and from there into an exp; or into attention's mask; of which
+ * something returned or set is made. */
 #include "compiler/lua_front.h"
 
 int values_reached(lua_State *L)
@@ -86,12 +87,28 @@ static What what_of(const Node *n, const What *of)
     return w;
 }
 
-static bool reaches_softmax(const Graph *g, Ref mask, What *of)
+/* By node: is something returned or set made of it? */
+static bool *wanted(lua_State *L, const Graph *g)
+{
+    bool *live = lua_newuserdatauv(L, g->n + 1, 0);
+    memset(live, 0, g->n + 1);
+    for (uint32_t i = 0; i < g->nset; i++)
+        live[g->set[i].value] = true;
+    for (uint32_t i = 0; i < g->nout; i++)
+        live[g->out[i].ref] = true;
+    for (Ref r = g->n; r-- > 0;)
+        for (int i = 0; live[r] && i < g->node[r].nin; i++)
+            live[g->node[r].in[i]] |= !op_unread(g->node[r].op, i);
+    return live;
+}
+
+static bool reaches_softmax(const Graph *g, Ref mask, const bool *live,
+                            What *of)
 {
     for (Ref r = 0; r < g->n; r++) {
         const Node *n = &g->node[r];
-        if ((n->op == OP_exp && of[n->in[0]] == HIDDEN)
-            || (n->op == OP_attn && of[n->in[3]] == MASK))
+        if (live[r] && ((n->op == OP_exp && of[n->in[0]] == HIDDEN)
+                        || (n->op == OP_attn && of[n->in[3]] == MASK)))
             return true;
         of[r] = r == mask ? MASK : what_of(n, of);
     }
@@ -101,13 +118,17 @@ static bool reaches_softmax(const Graph *g, Ref mask, What *of)
 void masks_check(lua_State *L)
 {
     Front *f = front_of(L);
+    if (!f->nmask)
+        return;
+    const bool *live = wanted(L, f->g);
     for (uint32_t i = 0; i < f->nmask; i++) {
         What *of = lua_newuserdatauv(L, (f->g->n + 1) * sizeof *of, 0);
-        if (!reaches_softmax(f->g, f->mask[i].ref, of))
+        if (!reaches_softmax(f->g, f->mask[i].ref, live, of))
             fail_at(L, f->mask[i].loc, "mask: \"%s\" reaches no softmax, so "
                     "what it should hide is looked at; use it as the condition "
                     "of a where on the logits",
                     f->g->node[f->mask[i].ref].name);
         lua_pop(L, 1);
     }
+    lua_pop(L, 1);
 }
