@@ -83,6 +83,14 @@ static bool same_shape(const DpcWhole *w, const Type *t)
     return same;
 }
 
+/* As --init-from takes it: of the same shape, in numbers that convert. */
+static bool fits(const DpcWhole *w, const Type *t)
+{
+    return same_shape(w, t)
+        && dpc_safe_converts((DpcSafeKind)w->kind,
+                             dpc_safe_kind_of((DpcDtype)t->dtype));
+}
+
 typedef struct Map {
     const Options *o;
     const DpcSource *s;
@@ -137,12 +145,12 @@ static bool map_print(const Map *m, Ref r)
     if (!w)
         printf("%s : %s missing%s\n", n->name, type,
                nearest(m, wanting(m, r), m->s->n, spare));
-    else if (!same_shape(w, &n->type))
+    else if (!fits(w, &n->type))
         printf("%s : %s, but the tensor is %s\n", n->name, type,
                whole_type(a, w));
     else
         printf("%s : %s from %s\n", n->name, type, whole_type(a, w));
-    return w && same_shape(w, &n->type);
+    return w && fits(w, &n->type);
 }
 
 static uint32_t extras_print(const Map *m)

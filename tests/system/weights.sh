@@ -11,6 +11,12 @@ run "$dpc" weights ls one
 exits 0 "ls names tensors" '^in.w : F32\['
 run "$dpc" weights map one "$models/mlp.lua"
 exits 0 "map: every param has its tensor" '^in.w : f32\[.* from F32\['
+header='{"out.b":{"dtype":"I64","shape":[10],"data_offsets":[0,80]}}'
+{ printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header"
+  head -c 80 /dev/zero; } > whole.safetensors
+run "$dpc" weights map whole.safetensors "$models/mlp.lua"
+exits 1 "map: numbers that do not convert are told" \
+    '^out.b : f32\[10\], but the tensor is I64\[10\]'
 run "$dpc" weights map one "$models/attn.lua"
 exits 1 "map: what is missing is named" '^block.mlp.up.w : .* missing' 'but the tensor is' \
     '^[0-9]+ of [0-9]+ params'
