@@ -10,6 +10,7 @@
 
 local mmdit = require "mmdit"
 local flow = require "flow"
+local shape = require "options"
 
 local editing = {}
 
@@ -17,6 +18,20 @@ local import = dpc.option("import", "diffusers", "whose reading of the "
     .. "weights: diffusers (GELU by tanh) or diffsynth (by a sigmoid)",
     { "diffusers", "diffsynth" })
 local config = mmdit.options(dpc.config, import)
+
+-- What of the configuration an edit model cannot have, at its line.
+local function wrong(key, form, ...)
+  local given = dpc.config
+  local there = given and given[key] ~= nil
+  shape.fail("qwen_image", given, there and key or nil, form, ...)
+end
+
+local in_channels <const> = config.out_channels * config.patch_size ^ 2 // 1
+if config.in_channels ~= in_channels then
+  wrong("in_channels", "in_channels is %d; tokens of %d x %d latents of "
+        .. "out_channels %d have %d", config.in_channels, config.patch_size,
+        config.patch_size, config.out_channels, in_channels)
+end
 
 ---- buckets ----
 
@@ -60,6 +75,13 @@ local options = {
       .. "sigma_sqrt, cosmap", { "diffsynth", "uniform", "logit_normal",
                                  "mode", "sigma_sqrt", "cosmap" }),
 }
+
+-- Buckets that were not given may not be multiples of the given patches.
+local misfit = buckets_wrong(options.buckets)
+if misfit then
+  wrong("patch_size", "%s, of patch_size %d; give -D buckets", misfit,
+        config.patch_size)
+end
 
 -- List of { name, target size, sizes of references }, sizes in latents.
 function editing.buckets()

@@ -64,6 +64,13 @@ exits 1 "a config that is a number" "^c.json:1: error: json: an object"
 
 # ---- options of the command line ----
 
+# An edit model's tokens are patches of latents, its sizes whole patches.
+for bad in 'in_channels is 64; tokens of 3 x 3 .* have 144:"patch_size": 3' \
+           '1024x1024.*multiples of 24, of patch_size 3; give -D buckets:"patch_size": 3, "in_channels": 144'; do
+    printf '{%s}\n' "${bad#*:}" > c.json
+    run "$dpc" check "$root/models/qwen_image/edit.lua" --config c.json
+    exits 1 "edit: ${bad#*:}" "c.json:1: error: .*${bad%%:*}"
+done
 printf '{%s}\n' "$qwen" > c.json
 for bad in buckets=64x63 buckets=64x64+ buckets=64x64,64x64 rank=0 \
     import=torch sampling=none; do
