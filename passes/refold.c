@@ -178,33 +178,15 @@ static bool company(Fuse *f, Ref first, const bool *half)
     return false;
 }
 
-/* Sums are put back in segments where no other fold keeps rows: nobody there
- * could be their company.  Those where there are both, as bits. */
-static unsigned candidates(const Graph *in, Halves *h)
-{
-    unsigned sums = 0, rows = 0;
-    for (Ref r = 0; r < in->n; r++) {
-        const Node *n = &in->node[r];
-        unsigned bit = 1u << n->segment;
-        sums |= h[r].ok ? bit : 0;
-        if (!h[r].ok && !(rows & bit) && type_volume(&n->type) > 1
-            && fuse_folds(in, n))
-            rows |= bit;
-    }
-    for (Ref r = 0; r < in->n; r++)
-        h[r].ok &= rows >> in->node[r].segment & 1;
-    return sums & rows;
-}
-
 /* Puts back those without company; are some left? */
 static bool worth(const Graph *in, Job *j, Halves *h)
 {
-    unsigned segments = candidates(in, h);
-    if (!segments)
-        return false;
     Ref *first = alloc(j->scratch, (in->n + 1) * sizeof *first);
     Graph *all = refolded(in, j, h, first);
     bool *half = alloc(j->scratch, all->n + 1), any = false;
+    unsigned segments = 0;
+    for (Ref r = 0; r < in->n; r++)
+        segments |= h[r].ok ? 1u << in->node[r].segment : 0;
     Fuse *f = fuse_run_in(all, j, segments);
     for (Ref r = 0; r < in->n; r++)
         if (h[r].ok)
