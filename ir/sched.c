@@ -133,9 +133,23 @@ static int index_in(const Launch *l, Ref r)
     return lo < l->n && l->node[lo] == r ? lo : -1;
 }
 
-static int add_once(Ref *out, int n, int max, Ref r)
+/* Nodes met so far: a bit each, that of r modulo all bits.  One that is not
+ * set tells without a look at them that r is new; few launches are so long that
+ * it matters. */
+enum { WORDS = 1024, LONG = 64 };
+typedef struct Met { uint64_t word[WORDS]; uint32_t n; } Met;
+
+static bool perhaps_met(Met *m, Ref r)
 {
-    for (int i = 0; i < n; i++)
+    uint64_t *word = &m->word[r / 64 % m->n], bit = 1ull << r % 64;
+    bool met = *word & bit;
+    *word |= bit;
+    return met;
+}
+
+static int add_once(Ref *out, int n, int max, Ref r, Met *met)
+{
+    for (int i = perhaps_met(met, r) ? 0 : n; i < n; i++)
         if (out[i] == r)
             return n;
     if (n == max)
@@ -155,11 +169,14 @@ int launch_operands(const Graph *g, const Launch *l)
 int launch_inputs(const Graph *g, const Launch *l, Ref *out, int max)
 {
     int n = 0;
+    Met met;
+    met.n = l->n > LONG ? WORDS : 1;
+    memset(met.word, 0, met.n * sizeof *met.word);
     for (int i = 0; i < l->n; i++) {
         const Node *m = &g->node[l->node[i]];
         for (int k = 0; k < m->nin; k++)
             if (!op_unread(m->op, k) && index_in(l, m->in[k]) < 0)
-                n = add_once(out, n, max, m->in[k]);
+                n = add_once(out, n, max, m->in[k], &met);
     }
     return n;
 }
