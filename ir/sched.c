@@ -119,6 +119,14 @@ Sched *sched_new(const Graph *g, Arena *a)
     return s;
 }
 
+bool sched_transfers(const Sched *s)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < s->nstep && !any; k++)
+        any = s->step[k].stream != 0;
+    return any;
+}
+
 /* Which of the launch's nodes r is; -1: none. */
 static int index_in(const Launch *l, Ref r)
 {

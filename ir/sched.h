@@ -66,6 +66,8 @@ typedef struct Sched {
  * alone.  A launch is numbered by its first node. */
 Sched *sched_new(const Graph *, Arena *);
 uint32_t launch_add(Sched *, Arena *, const Ref *node, int n);
+/* Does any step work on another stream than that which computes? */
+bool sched_transfers(const Sched *);
 /* A `move` that fuse left without a kernel only reads another value's bytes
  * in another way: never launched, no buffer. */
 bool node_is_view(const Node *);

@@ -99,13 +99,11 @@ static void make_waits(Sched *s, const Touch *t, Job *j)
     Clock *after = alloc(j->scratch, (s->nstep + 1) * sizeof *after);
     Clock now[NSTREAM];
     Queue queue[NSTREAM];
-    bool two = false;
+    bool two = sched_transfers(s);
     for (int i = 0; i < NSTREAM; i++)
         queue[i] = (Queue){ alloc(j->scratch, (s->nstep + 1)
                                   * sizeof *queue->step), 0 };
     memset(now, 0xff, sizeof now);
-    for (uint32_t k = 0; k < s->nstep; k++)
-        two |= s->step[k].stream != 0;
     for (uint32_t k = 0; two && k < s->nstep; k++) {
         Step *q = &s->step[k];
         Clock *c = &now[q->stream];

@@ -95,14 +95,6 @@ static void touch(Mem *m, Ref r, const Step *q, uint32_t step)
                 step);
 }
 
-static bool any_transfer(const Sched *s)
-{
-    bool any = false;
-    for (uint32_t k = 0; k < s->nstep; k++)
-        any |= s->step[k].stream != 0;
-    return any;
-}
-
 /* For each transfer the first step that has not ended when it begins, and the
  * last that begins before it ends: bytes of those are not its own, or one
  * would wait for the other. */
@@ -112,7 +104,7 @@ static Span *beside(const Mem *m)
     Span *span = alloc(m->scratch, (n + 1) * sizeof *span);
     double *begin = alloc(m->scratch, (n + 1) * sizeof *begin);
     double *end = alloc(m->scratch, (n + 1) * sizeof *end);
-    if (any_transfer(m->s))
+    if (sched_transfers(m->s))
         clock_steps(m->g, m->job, begin, end);
     for (uint32_t k = 0; k < n; k++) {
         span[k] = (Span){ k, k };
