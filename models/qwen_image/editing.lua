@@ -10,7 +10,7 @@
 
 local mmdit = require "mmdit"
 local flow = require "flow"
-local shape = require "options"
+local constructor = require "options"
 
 local editing = {}
 
@@ -21,9 +21,7 @@ local config = mmdit.options(dpc.config, import)
 
 -- What of the configuration an edit model cannot have, at its line.
 local function wrong(key, form, ...)
-  local given = dpc.config
-  local there = given and given[key] ~= nil
-  shape.fail("qwen_image", given, there and key or nil, form, ...)
+  constructor.fail("qwen_image", dpc.config, key, form, ...)
 end
 
 local in_channels <const> = config.out_channels * config.patch_size ^ 2 // 1

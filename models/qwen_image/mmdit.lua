@@ -39,7 +39,7 @@ end
 -- What of the options does not go together, at the key that says so.
 local function options_check(full, o)
   local function wrong(key, form, ...)
-    options.fail("qwen_image", o, o and o[key] ~= nil and key or nil, form, ...)
+    options.fail("qwen_image", o, key, form, ...)
   end
   local width, axes = 0, full.axes_dims_rope
   for i, d in ipairs(axes) do

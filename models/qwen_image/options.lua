@@ -5,7 +5,8 @@ local kinds = require "kinds"
 
 local options = {}
 
--- An error about key `key` of a constructor's table, at its line of the file.
+-- An error about key `key` of a constructor's table, at its line of the file, or
+-- the table's where it has no such key.
 function options.fail(what, given, key, form, ...)
   dpc.fail((what .. ": " .. form):format(...),
            given and dpc.where(given, key) or nil)
