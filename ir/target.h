@@ -44,7 +44,8 @@ typedef struct Target {
     double flops[NDTYPE], bandwidth;      /* a second, one rank */
     double launch;                        /* seconds a kernel costs to start */
     /* Seconds of these nodes (ascending, one segment) as one kernel;
-     * INFINITY when the target cannot, and then *why says so. */
+     * INFINITY when the target cannot, and then *why says so.  It works in the
+     * graph's arena, and leaves that as it was: a small one is quickest. */
     double (*cost)(const Graph *, const Ref *, int n, const char **why);
     /* Bytes that such a kernel moves, and flops of its formulas. */
     void (*load)(const Graph *, const Ref *, int n, const uint32_t *uses,
