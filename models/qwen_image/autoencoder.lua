@@ -28,7 +28,8 @@ local defaults = {
 
 -- The options o made whole; a key that nobody takes is an error.
 function autoencoder.options(o)
-  local full = options.whole("autoencoder", o, defaults, {})
+  local full = options.whole("autoencoder", o, "AutoencoderKLQwenImage",
+                             defaults, {})
   if #full.temperal_downsample ~= #full.dim_mult - 1 then
     options.fail("autoencoder", o, o and o.dim_mult and "dim_mult"
                  or "temperal_downsample", "%d of temperal_downsample for %d "

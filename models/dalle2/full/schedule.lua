@@ -105,7 +105,8 @@ function schedule.new(kind, T, p2, fail)
     fail(("beta schedule \"%s\" is none of cosine, linear, quadratic, "
           .. "sigmoid, jsd"):format(tostring(kind)))
   end
-  local self = setmetatable({ kind = kind, T = T, buffer = {} }, schedule)
+  local self = setmetatable({ kind = kind, T = T, buffer = {},
+                              fail = fail or dpc.fail }, schedule)
   local a, betas = 1, make(T)
   for t = 0, T - 1 do
     if betas[t] >= 1 and kind ~= "jsd" then
@@ -125,11 +126,12 @@ function schedule.new(kind, T, p2, fail)
 end
 
 -- Elements 0 .. n - 1 of a list as a value f32 [n, 1], to take rows of.
-local function column(name, list, n)
+local function column(name, list, n, fail)
   local t = {}
   for i = 0, n - 1 do
     if list[i] ~= list[i] or math.abs(list[i]) == math.huge then
-      dpc.fail(("schedule: %s is %s at step %d"):format(name, list[i], i))
+      fail(("the beta schedule's %s is %s at step %d, and what this objective "
+            .. "or sampler divides by"):format(name, list[i], i))
     end
     t[i + 1] = list[i]
   end
@@ -150,7 +152,7 @@ function schedule:at(t, like)
     local list = self.buffer[name]
     local x = plain and list and list[t] or nil
     if list and not plain then
-      x = row_of(column(name, list, self.T), t, like)
+      x = row_of(column(name, list, self.T, self.fail), t, like)
     end
     rawset(k, name, x)
     return x
@@ -158,8 +160,8 @@ function schedule:at(t, like)
 end
 
 -- A list of steps { t = .., a = .., .. } as a function of the step's number,
--- a plain one or i32 []: the fields of that step.
-function schedule.steps(list)
+-- a plain one or i32 []: the fields of that step.  fail: as schedule.new's.
+function schedule.steps(list, fail)
   return function(i)
     if type(i) == "number" then
       return list[i + 1]
@@ -169,7 +171,7 @@ function schedule.steps(list)
       for j, step in ipairs(list) do
         t[j - 1] = step[name]
       end
-      local x = row_of(column(name, t, #list), i)          -- []
+      local x = row_of(column(name, t, #list, fail), i)          -- []
       rawset(k, name, x)
       return x
     end })

@@ -197,8 +197,9 @@ local function denoise(u, s, steps)
                   and dpc.scalar("cond_scale", u.scale, "guidance") or 1 }
   local own = s.unet.self_cond
   local x, x0 = weights(u, function()
-    return d:step(s, canvas(u, s), schedule.steps(steps)(at), told,
-                  own and past(u, s), o, draws(steps), false)
+    local k = schedule.steps(steps, s.schedule.fail)(at)
+    return d:step(s, canvas(u, s), k, told, own and past(u, s), o,
+                  draws(steps), false)
   end)
   dpc.set(canvas(u, s), x)
   if own then

@@ -104,7 +104,7 @@ local function denoise(u, steps)
   local c = { text_embed = for_tries(u, embed),
               text_encodings = encodings and for_tries(u, encodings) }
   local at = dpc.scalar("step", 0, "steps done"):cast("i32") -- []
-  local s = schedule.steps(steps)(at)
+  local s = schedule.steps(steps, u.prior.noise.fail)(at)
   local scale = u.scale ~= 1
       and dpc.scalar("cond_scale", u.scale, "guidance") or 1
   local own = u.prior.net.self_cond
