@@ -65,7 +65,8 @@ end
 -- The options o made whole; a key that nobody takes is an error.
 -- import: whose reading, where o does not say.
 function mmdit.options(o, import)
-  local full = options.whole("qwen_image", o, defaults, ignored,
+  local full = options.whole("qwen_image", o, "QwenImageTransformer2DModel",
+                             defaults, ignored,
                              { out_channels = "in_channels" })
   full.import = o and o.import or import or full.import
   options_check(full, o)

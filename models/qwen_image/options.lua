@@ -29,11 +29,23 @@ local function fit(value, default)
   return kinds.fit(value, kinds.of(default))
 end
 
+-- Refuses a config.json that says it is of another class than `class`.
+local function class_check(what, given, class)
+  local said = given and given._class_name
+  if said ~= nil and said ~= class then
+    options.fail(what, given, "_class_name", "_class_name is %s; the config "
+                 .. "of a %s is wanted", type(said) == "string"
+                 and ("\"%s\""):format(said) or tostring(said), class)
+  end
+end
+
 -- A copy of `given` over `defaults`, whose values say what is taken and of
 -- which kind; keys of `ignored`, and those that begin with an underscore, are
 -- left out.  Others are errors at their line of the file, where there is one.
--- null: key -> the option whose value a null there stands for.
-function options.whole(what, given, defaults, ignored, null)
+-- null: key -> the option whose value a null there stands for.  class: what
+-- `_class_name` says, where it is said.
+function options.whole(what, given, class, defaults, ignored, null)
+  class_check(what, given, class)
   local full = {}
   for key, value in pairs(defaults) do
     full[key] = value

@@ -47,6 +47,9 @@ wrong qwen "$qwen" num_layers null 'num_layers is null; a whole number'
 wrong qwen "$qwen" num_layer 3 '' > /dev/null
 exits 1 "qwen: a misspelt key" 'no option "num_layer"; did you mean "num_layers"'
 
+wrong qwen "$qwen" _class_name '"FluxTransformer2DModel"' \
+    '_class_name is "FluxTransformer2DModel"; .* QwenImageTransformer2DModel'
+
 # whole MODEL TEXT WHAT: a whole file is refused at its second line.
 whole() {
     printf '{\n%s}\n' "$2" > c.json
@@ -58,6 +61,11 @@ whole decoder '"unets": []' 'DecoderConfig: "unets" is empty'
 whole decoder '"decoder": {}, "data": {"splits": {}, "webdataset_base_url": 1},
 "train": {}, "evaluate": {}, "tracker": {}' 'DecoderDataConfig: webdataset_base_url is 1; a text'
 whole prior "\"sample_timesteps\": 1, $prior" '.*sample_timesteps is 1; .*2 is the least'
+# Its last step has no signal left: noise cannot be divided out there.
+whole decoder '"decoder": {"unets": [{"dim": 8, "dim_mults": [1, 2],
+"image_embed_dim": 12, "cond_dim": 10, "resnet_groups": 4}], "timesteps": 30,
+"image_size": 16, "beta_schedule": ["jsd"]}' '' > /dev/null
+exits 1 "decoder: noise of jsd" "^c.json:4: error: .*sqrt_recip.* is inf"
 printf '3\n' > c.json
 run "$dpc" check "$root/models/dalle2/prior.lua" --config c.json
 exits 1 "a config that is a number" "^c.json:1: error: json: an object"
