@@ -97,6 +97,8 @@ DpcStatus dpc_tars_find(const char *dir, char ***path, int *n);
 /* The names of a list, separated by commas; "s-{08..10}.tar" is three.  The
  * caller frees. */
 DpcStatus dpc_braces(const char *list, char ***path, int *n);
+enum { DPC_TAR_NAME = 4096 };             /* bytes of a member's, with its 0 */
+
 /* Calls `member` for each plain file of an archive, in order, with the place
  * of its bytes (size -1: the file ends in them); *sound is false when the
  * archive ends or breaks before its end, at byte *at. */

@@ -23,8 +23,6 @@
 #include <string.h>
 #include <strings.h>
 
-enum { KEY = 256 };
-
 static DpcStatus no_memory(void)
 {
     return dpc_fail(DPC_MEMORY, "data: error: out of memory");
@@ -62,11 +60,9 @@ static int kind_of(const char *ext, char name[64])
         if (dot && (known[i].kind == DPC_M_JSON ||
                     known[i].kind == DPC_M_TENSORS))
             return -1;
-        if (dot)
-            snprintf(name, 64, "%.*s", (int)strcspn(ext, "."), ext);
-        else
-            snprintf(name, 64, "%s", known[i].name);
-        return i;
+        const char *field = dot ? ext : known[i].name;
+        size_t n = strcspn(field, ".");   /* cut off it could be another's */
+        return n < 64 ? (snprintf(name, 64, "%.*s", (int)n, field), i) : -1;
     }
     return -1;
 }
@@ -196,7 +192,7 @@ DpcStatus dpc_tars_member(DpcTars *t, const char *ext, int64_t at,
 static DpcStatus member(void *arg, const char *path, int64_t at, int64_t size)
 {
     DpcTars *t = arg;
-    char key[KEY], name[64];
+    char key[DPC_TAR_NAME], name[64];
     const char *ext = dpc_member_ext(path, name);
     if (!ext)
         return DPC_OK;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    BLOCK = 512, NAME = 4096,
+    BLOCK = 512, NAME = DPC_TAR_NAME,
     ZEROS = 40                            /* blocks: tar fills up to 20 */
 };
 
@@ -67,22 +67,25 @@ static bool all_zero(const Head *h)
     return true;
 }
 
-/* "27 path=dir/name\n" and "12 size=34\n"; others are passed over. */
-static void pax_read(Tar *t, const char *p, int64_t n)
+/* "27 path=dir/name\n" and "12 size=34\n"; others are passed over.  False: a
+ * name of which there is no room, since a part of it could be another's. */
+static bool pax_read(Tar *t, const char *p, int64_t n)
 {
     const char *end = p + n;
     while (p < end) {
         char *key;
         long length = strtol(p, &key, 10);
         if (length <= key - p || length > end - p || *key++ != ' ')
-            return;
+            return true;
         int value = (int)(p + length - 1 - key);
-        if (value >= 5 && !strncmp(key, "path=", 5))
-            snprintf(t->name, NAME, "%.*s", value - 5, key + 5);
+        if (value >= 5 && !strncmp(key, "path=", 5) &&
+            snprintf(t->name, NAME, "%.*s", value - 5, key + 5) >= NAME)
+            return false;
         if (value >= 5 && !strncmp(key, "size=", 5))
             t->size = strtoll(key + 5, NULL, 10);
         p += length;
     }
+    return true;
 }
 
 /* A member that speaks of the next one. */
@@ -93,11 +96,8 @@ static bool about_next(Tar *t, char type, int64_t at, int64_t size)
         pread(t->fd, text, (size_t)size, at) != size)
         return false;
     text[size] = '\0';
-    if (type == 'L')
-        snprintf(t->name, NAME, "%.*s", NAME - 1, text);
-    else
-        pax_read(t, text, size);
-    return true;
+    return type == 'L' ? snprintf(t->name, NAME, "%s", text) < NAME
+                       : pax_read(t, text, size);
 }
 
 static void name_of(const Tar *t, const Head *h, char *to)

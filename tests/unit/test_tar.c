@@ -82,7 +82,7 @@ static void a_long_name_is_one_name(void **state)
 {
     (void)state;
     DpcData *d;
-    char key[200], line[700];
+    char key[130], line[900];
     put_two();
     memset(key, 'k', 120), key[120] = 0;
     snprintf(line, sizeof line, "mkdir -p d/%s && cp 000.png d/%s/0.png && "
@@ -93,6 +93,17 @@ static void a_long_name_is_one_name(void **state)
     assert_int_equal(dpc_data_count(d), 1);
     assert_int_equal(dpc_data_nfield(d), 2);
     dpc_data_close(d);
+    shell("mv d/k* d/k && mkdir d/s && mv d/k/0.png d/s/0.png && "
+          "cp 001.png d/s/1.png");
+    for (int i = 0; i < 2; i++) {         /* keys alike in 480 letters */
+        snprintf(line, sizeof line, "tar --format=%s --transform "
+                 "'s,d/s,%s/%s/%s/%s,' -cf g.tar d/s", i ? "gnu" : "pax",
+                 key, key, key, key);
+        shell(line);
+        opens(at("g.tar"), 0, &d);
+        assert_int_equal(dpc_data_count(d), 2);
+        dpc_data_close(d);
+    }
 }
 
 static void what_is_missing_is_counted_and_replaced(void **state)
