@@ -258,6 +258,9 @@ Attr sig_transpose(const Sig *, Arena *, int i);
  * operand gives. */
 Attr sig_attr(const Sig *, Arena *);
 double sig_points(const Sig *);           /* product of all letters */
+/* Is there a letter to fold, be it of one number?  The result is then as wide
+ * as sums are. */
+bool sig_folds(const Sig *);
 double node_flops(const Graph *, Ref);    /* of one part, one turn */
 
 /* ---- graph.c ---- */

@@ -426,6 +426,14 @@ Sig sig_bind(const Graph *g, Op op, const Attr *a, const Ref *in, int nin,
     return s;
 }
 
+bool sig_folds(const Sig *s)
+{
+    for (int c = 0; c < NLETTER; c++)
+        if (s->folded[c])
+            return true;
+    return false;
+}
+
 double sig_points(const Sig *s)
 {
     double v = 1;

@@ -24,10 +24,7 @@
 static bool folds(const Graph *g, const Node *n)
 {
     Sig s = sig_bind(g, n->op, &n->attr, n->in, n->nin, n->loc);
-    bool any = false;
-    for (int c = 0; c < NLETTER; c++)
-        any |= s.folded[c];
-    return any;
+    return sig_folds(&s);
 }
 
 static bool contracts(const Graph *g, const Node *n)

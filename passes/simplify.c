@@ -8,7 +8,7 @@
  *   3. it never makes a node that reads more than the one it replaces.
  * A clone (again=) is never merged: it exists to be computed twice. */
 #include "ir/expr.h"
-#include "passes/fuse.h"
+#include "passes/pass.h"
 #include <math.h>
 
 typedef struct Table {
@@ -204,8 +204,10 @@ static Ref narrow(Graph *g, Table *t, Ref r)
     Node n = g->node[r];
     if (n.op == OP_cast && g->node[n.in[0]].type.dtype == BF16)
         return n.in[0];
-    if (n.op != OP_move || n.type.partial || n.again != NONE
-        || fuse_folds(g, &n))
+    if (n.op != OP_move || n.type.partial || n.again != NONE)
+        return NONE;
+    Sig s = sig_bind(g, n.op, &n.attr, n.in, n.nin, n.loc);
+    if (sig_folds(&s))
         return NONE;
     Ref x = narrow(g, t, n.in[0]);
     if (x == NONE)
