@@ -215,6 +215,19 @@ static void draw(Text *t, const Kernel *k, int v)
                  (long long)(uint32_t)x->id);
 }
 
+/* An op's EXPR; to whole numbers no conversion of C's, which has no meaning
+ * out of their range. */
+static void op_body(Text *t, const Kernel *k, const Value *x)
+{
+    DType from = x->narg ? k->value[x->arg[0]].dtype : x->dtype;
+    bool whole = from == I32 || from == U8;
+    const char *cast = x->dtype == U8 && from != U8 ? "dpc_to_u8("
+                     : x->dtype == I32 && !whole ? "dpc_to_i32(" : NULL;
+    text_add(t, "%s", cast ? cast : "");
+    expr(t, x, expr_of(x->op));
+    text_add(t, "%s", cast ? ")" : "");
+}
+
 static void body(Text *t, const Kernel *k, int v)
 {
     const Value *x = &k->value[v];
@@ -230,7 +243,7 @@ static void body(Text *t, const Kernel *k, int v)
         element(t, k, v);
         break;
     case VAL_EXPR:
-        expr(t, x, expr_of(x->op));
+        op_body(t, k, x);
         break;
     case VAL_INDEX:
         text_add(t, "(%s)(", text_ctype(x->dtype));

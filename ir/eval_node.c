@@ -14,6 +14,8 @@
 #include "ir/eval_node.h"
 #include "ir/field.h"
 
+#include <math.h>
+
 /* What moves with the loops: operands, the result, positions in windows. */
 enum { RESULT = NIN, WINDOW = NIN + 1, NSLOT = WINDOW + 2 * NDIM };
 enum { NLOOP = 32 };
@@ -439,6 +441,15 @@ static void leaf(const Graph *g, Ref r, Domain domain, const Place *p,
     }
 }
 
+/* Casts to whole numbers: toward zero, NaN is 0, what is too large the
+ * largest, as kernels have it.  In the field they are the identity. */
+static void to_whole(DType d, int64_t n, Num *x)
+{
+    double least = d == U8 ? 0 : INT32_MIN, most = d == U8 ? 255 : INT32_MAX;
+    for (int64_t i = 0; i < n && (d == U8 || d == I32); i++)
+        x[i].r = isnan(x[i].r) ? 0 : trunc(fmin(fmax(x[i].r, least), most));
+}
+
 void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
                const Num *const *in, Num *out)
 {
@@ -465,6 +476,8 @@ void eval_part(const Graph *g, Ref r, Domain domain, const Place *p,
         memcpy(out, in[0], (size_t)type_volume(&u) * sizeof *out);
     else
         nest(g, r, domain, p, in, out);
+    if (n->op == OP_cast && domain == REAL)
+        to_whole(n->type.dtype, type_volume(&u), out);
 }
 
 void eval_node(const Graph *g, Ref r, Domain domain, const Num *const *in,

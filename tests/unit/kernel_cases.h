@@ -38,6 +38,18 @@ static const Case maps[] = {
       "i = cast x dtype=i32\n"
       "j = add i, i\n"
       "return y=y j=j\n", 1e-6, 0 },
+    { "casts out of range",
+      "x = input : f32[$N,$M]\n"
+      "k = const value=1e12 : f32[$N,$M]\n"
+      "o = const value=300 : f32[$N,$M]\n"
+      "y = mul x, k\n"
+      "z = log x\n"
+      "s = mul x, o\n"
+      "a = cast y dtype=u8\nb = cast y dtype=i32\n"
+      "c = cast z dtype=u8\nd = cast z dtype=i32\n"
+      "e = cast s dtype=u8\nf = cast s dtype=i32\n"
+      "g = cast f dtype=u8\nh = cast e dtype=f32\n"
+      "return a=a b=b c=c d=d e=e f=f g=g h=h\n", 1e-6, 0 },
     { "bf16 rounds where the node is",
       "x = input : bf16[$N,$M]\n"
       "y = mul x, x\n"

@@ -89,8 +89,8 @@ static double from_memory(const void *p, DType d, int64_t i)
         memcpy(&x, &u, 4);
         return x;
     }
-    return d == F32 ? ((const float *)p)[i] : d == I32 ? ((const int *)p)[i]
-         : ((const uint8_t *)p)[i];
+    return d == F32 ? (double)((const float *)p)[i]
+         : d == I32 ? ((const int *)p)[i] : ((const uint8_t *)p)[i];
 }
 
 static void to_memory(void *p, DType d, int64_t i, double x)
