@@ -22,6 +22,7 @@
  * sent as they are. */
 #include "ir/text.h"
 #include "passes/pass.h"
+#include <math.h>
 
 enum { BLOCK = 64, ROW = 16, MOST = 126 };
 
@@ -123,11 +124,17 @@ static Ref cast_to(Squeeze *s, Ref x, DType t)
     return one(s, OP_cast, &(Attr){ .dtype = t }, x);
 }
 
-/* The largest of a row is about MOST steps of its scale, never over 127. */
+/* The largest of a row is about MOST steps of its scale, never over 127;
+ * infinity of a row with a number that is not finite, whatever the order of
+ * the fold, which keeps no NaN. */
 static Ref scale_of(Squeeze *s, Ref x, int row)
 {
     Attr fold = { .sig = letters(s, 0, 0, type_of(s, x)->ndim, row) };
-    Ref most = one(s, OP_max, &fold, one(s, OP_abs, NULL, x));
+    Ref size = label(s, EMIT(s->c.out, OP_where, NULL, s->of->loc,
+                             one(s, OP_finite, NULL, x),
+                             one(s, OP_abs, NULL, x),
+                             number(s, INFINITY, x)));
+    Ref most = one(s, OP_max, &fold, size);
     most = two(s, OP_mul, most, number(s, 1.0 / MOST, most));
     most = two(s, OP_maximum, most, number(s, 1e-30, most));
     return cast_to(s, most, BF16);

@@ -195,15 +195,14 @@ static void nothing_stays_of_what_is_not_finite(void **state)
     (void)state;
     for (int w = 0; w < COUNT(words); w++) {
         Graph *g = contract(squeezed(words[w]), "residual.r.w");
-        for (int i = 0; i < N; i++)
-            all[i] = i % 64 == 3 ? INFINITY : i % 64 == 5 ? NAN : 1;
+        for (int i = 0; i < N; i++)       /* the last one of some rows only */
+            all[i] = i % 64 == i / 64 ? NAN : i % 64 == 63 && i / 64 % 2
+                   ? INFINITY : i % 64 == 5 ? 1e30f : 1;
         kernel_runs(g, all, stays, sent);
-        int bad = 0;
         for (int i = 0; i < N; i++) {
             assert_true(isfinite(stays[i]));
-            bad += !isfinite(sent[i]);
+            assert_true(isfinite(all[i]) || !isfinite(sent[i]));
         }
-        assert_true(bad >= 2 * N / 64);
     }
 }
 
