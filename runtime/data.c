@@ -385,6 +385,12 @@ DpcStatus dpc_data_pad(DpcData *d, int field, int64_t rows)
     return d->reader->pad ? d->reader->pad(d->self, d, field, rows) : DPC_OK;
 }
 
+void dpc_data_unpad(DpcData *d, int field)
+{
+    if (d->reader->unpad)
+        d->reader->unpad(d->self, d, field);
+}
+
 static DpcStatus limit_set(DpcData *d, int field, int64_t limit,
                            const char *why)
 {

@@ -41,6 +41,8 @@ int dpc_data_find(const DpcData *, const char *name);   /* -1: no such field */
  * are filled up; fields NAME_length and NAME_mask are added.  Nothing happens
  * where the data have such fields of their own, or samples of one size. */
 DpcStatus dpc_data_pad(DpcData *, int field, int64_t rows);
+/* Undoes what an index alone says: records of other sizes are corrupt again. */
+void dpc_data_unpad(DpcData *, int field);
 /* Before the first read: a sample is corrupt that has a number outside of
  * 0 .. limit - 1 in this field; `why` ends the message. */
 DpcStatus dpc_data_limit(DpcData *, int field, int64_t limit,

@@ -20,6 +20,7 @@ typedef struct DpcReader {
     /* As dpc_data_pad; changes and adds fields.  NULL: all samples have one
      * size. */
     DpcStatus (*pad)(void *self, DpcData *, int field, int64_t rows);
+    void (*unpad)(void *self, DpcData *, int field);    /* NULL with `pad` */
 } DpcReader;
 
 struct DpcData {
@@ -110,7 +111,8 @@ DpcStatus dpc_tar_walk(const char *path, int fd, DpcMemberFn *member,
 /* What a spec says behind '?', NULL: nothing; `what` is named in messages. */
 typedef struct DpcDataOptions {
     int64_t h, w, text, digits;           /* 0: not said; digits: 4 */
-    struct DpcDataPad { char name[64]; int64_t rows; } pad[DPC_NFIELD];
+    struct DpcDataPad { char name[64]; int64_t rows; bool index; }
+        pad[DPC_NFIELD];                  /* index: no option says so */
     struct DpcDataRows { char name[64], dir[1024]; } rows[DPC_NFIELD];
     int npad, nrows;
     bool no_index;

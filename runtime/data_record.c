@@ -413,7 +413,7 @@ static DpcStatus tars_pad(void *self, DpcData *d, int field, int64_t rows)
         (!had && said_already(t, a->field.name)))
         return DPC_OK;
     t->current = -1;
-    a->padded = true;
+    a->padded = true, a->first = 0;
     a->field.dim[0] = d->field[field].dim[0] = rows;
     for (int i = 0; i < t->nfield; i++)
         if (t->field[i].part == DPC_P_MASK && t->field[i].of == field)
@@ -429,9 +429,20 @@ static DpcStatus tars_pad(void *self, DpcData *d, int field, int64_t rows)
         a->field.name, "_mask");
 }
 
+static void tars_unpad(void *self, DpcData *d, int field)
+{
+    DpcTars *t = self;
+    DpcTarField *a = &t->field[field];
+    if (!a->first)
+        return;
+    a->field.dim[0] = d->field[field].dim[0] = a->first;
+    a->padded = false, a->first = 0;
+    t->current = -1;
+}
+
 const DpcReader dpc_tars_reader = {
     .seek = tars_seek, .read = tars_read, .close = tars_close,
-    .name = tars_name, .pad = tars_pad
+    .name = tars_name, .pad = tars_pad, .unpad = tars_unpad
 };
 
 /* The size of pictures, unless it is said, is that of the first sound one. */
@@ -566,12 +577,15 @@ DpcStatus dpc_tars_fields(DpcTars *t, DpcData *d)
         int k = dpc_data_find(d, t->option.pad[i].name);
         bool rows = k >= 0 && is_array(t, &t->field[k]) &&
                     t->field[k].field.ndim;
+        int64_t first = rows ? t->field[k].field.dim[0] : 0;
         s = !rows ? dpc_fail(DPC_USER, "%s: error: data: pad=%s:%lld: no such "
                              "field of rows; see dpc data head",
                              t->file.path[0],
                              t->option.pad[i].name,
                              (long long)t->option.pad[i].rows)
                   : tars_pad(t, d, k, t->option.pad[i].rows);
+        if (!s && t->option.pad[i].index && t->field[k].padded)
+            t->field[k].first = first;
     }
     return s;
 }

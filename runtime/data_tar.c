@@ -216,6 +216,7 @@ static void pads_take(DpcTars *t, const DpcIndex *x)
         if (said)
             continue;
         snprintf(o->pad[o->npad].name, sizeof o->pad->name, "%s", name);
+        o->pad[o->npad].index = true;
         o->pad[o->npad++].rows = rows;
     }
 }

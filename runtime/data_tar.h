@@ -50,6 +50,8 @@ typedef struct DpcTarField {
     int column, of;                       /* of: the field that is padded */
     DpcTarPart part;
     bool padded;                          /* records may have fewer rows */
+    int64_t first;                        /* rows, where an index alone pads
+                                             it: of the first; 0 elsewhere */
     DpcField field;                       /* its type: field.name owned */
     DpcColumn lies;                       /* an array: that of `current` */
 } DpcTarField;

@@ -106,6 +106,34 @@ static void a_long_name_is_one_name(void **state)
     }
 }
 
+static void an_index_pads_for_masks_alone(void **state)
+{
+    (void)state;
+    DpcData *d;
+    float x[4] = { 1, 2, 3, 4 }, y[4];
+    for (int i = 0; i < 3; i++) {
+        char name[] = "0.x.npy";
+        name[0] = (char)('0' + i);
+        put_npy(name, 1, i == 1 ? HEAD("<f4", "(3,)") : HEAD("<f4", "(2,)"), x,
+                i == 1 ? 12 : 8);
+    }
+    shell("rm -f *.tar && tar cf n.tar [012].x.npy");
+    const char *where;
+    opens(at("n.tar"), 2, &d);
+    assert_int_equal(dpc_data_index_write(d, &where), DPC_OK);
+    dpc_data_close(d);
+    opens(at("n.tar"), 2, &d);
+    int f = dpc_data_find(d, "x");
+    assert_int_equal(dpc_data_field(d, f)->dim[0], 3);
+    dpc_data_unpad(d, f);
+    assert_int_equal(dpc_data_field(d, f)->dim[0], 2);
+    assert_int_equal(dpc_data_read(d, 1, f, y, 8), DPC_OK);
+    assert_int_equal(dpc_data_bad(d), 1);
+    assert_non_null(strstr(dpc_last_error(), "is f32[3], others are f32[2]"));
+    dpc_data_close(d);
+    shell("rm -f dpc.index n.tar *.x.npy");
+}
+
 static void what_is_missing_is_counted_and_replaced(void **state)
 {
     (void)state;
@@ -481,6 +509,7 @@ int main(void)
         TEST(an_archive_behind_another_is_read),
         TEST(what_is_no_archive_is_refused),
         TEST(padded_rows_have_a_length_and_a_mask),
+        TEST(an_index_pads_for_masks_alone),
         TEST(labels_are_whole_numbers),
         TEST(descriptions_that_are_no_json_are_corrupt),
         TEST(pictures_and_texts_have_names),
