@@ -153,7 +153,8 @@ static DpcStatus folder_list(Folder *f)
     if (!f->n)
         return dpc_fail(DPC_USER, "%s: error: data: 0 pictures below the "
                         "folder, wanted at least 1; give a folder with .png, "
-                        ".jpg or .webp files", f->dir);
+                        ".jpg or .webp files; records without pictures are "
+                        "packed first: dpc data pack", f->dir);
     qsort(f->name, (size_t)f->n, sizeof *f->name, dpc_folder_order);
     f->label = malloc((size_t)f->n * sizeof *f->label);
     f->path = malloc(strlen(f->dir) + (size_t)f->name_max + 2);

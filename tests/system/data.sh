@@ -24,6 +24,9 @@ done
 "$tool" webp shots/b/4.webp 8 8
 run "$dpc" data pack shots
 exits 2 "pack needs a folder to write to" "give --output DIR"
+mkdir records && "$tool" array records/1.text.npy f4 2 2
+run "$dpc" data head folder:records
+exits 1 "a folder of records" '0 pictures .* are packed first: dpc data pack'
 run "$dpc" data pack shots -o packed --records 0
 exits 2 "an archive of no records" '"0" is no whole number from 1'
 run "$dpc" data pack shots -o packed --records 2
