@@ -6,8 +6,9 @@
  * hold anything: the mask m is 0 there, and nothing else reads them.  The
  * log-sum is made with the largest product so far taken off. */
 #include "codegen/attention.h"
+#include "codegen/host.h"
 
-enum { LANE = 16, WIDE = 1024, PARALLEL = 1 << 15 };
+enum { LANE = 16, WIDE = 1024 };
 
 const char attention_product[] =
 "#ifndef DPC_ATTENTION\n"
@@ -330,7 +331,7 @@ void attention_host(Text *t, const Kernel *k)
     int64_t blocks = (a->extent[a->own] + s.own - 1) / s.own;
     char own = a->own == ALONG_Q ? 'q' : 's', other = own == 'q' ? 's' : 'q';
     attention_limits(t, a);
-    if (k->flops > PARALLEL)
+    if (host_points(k) >= HOST_SHARED)
         text_add(t, "#pragma omp parallel for schedule(static)\n");
     text_line(t, 1, "for (long at = 0; at < %lldL; at++) {",
               (long long)(attention_workers(a) * blocks));

@@ -20,7 +20,7 @@ const char host_flags[] =
     "-fno-if-conversion2 -fira-region=one "
     "--param max-completely-peeled-insns=60";
 
-enum { PARALLEL = 1 << 15, WORTH = 4 };   /* points; atoms of a collapse */
+enum { WORTH = 4 };                       /* atoms of a collapse */
 
 bool kernel_open(const Kernel *k)
 {
@@ -57,9 +57,13 @@ int host_places(const Kernel *k, Atoms set, int *out)
     return n;
 }
 
-static double work(const Kernel *k)
+double host_points(const Kernel *k)
 {
     double n = 0;
+    if (k->form == FORM_ATTENTION)
+        return k->flops;
+    if (k->form == FORM_ROW && !k->outer) /* one row, one worker */
+        return 0;
     for (int i = 0; i < k->nloop; i++)
         n += kernel_points(k, k->outer | k->loop[i].atoms)
             * (k->loop[i].nvalue + 1);
@@ -68,7 +72,7 @@ static double work(const Kernel *k)
 
 void host_parallel(Text *t, const Kernel *k, int n, bool simd)
 {
-    if (work(k) < PARALLEL)
+    if (host_points(k) < HOST_SHARED)
         text_add(t, simd ? "#pragma omp simd\n" : "");
     else if (n > 1)
         text_add(t, "#pragma omp parallel for collapse(%d) schedule(static)\n",
@@ -199,7 +203,7 @@ static void flat(Text *t, const Kernel *given)
     text_add(t, "    if (n[count] * %dL < %dL) {\n"
              "        @_all(p, env);\n        return;\n    }\n"
              "#pragma omp parallel\n    @_all(p, env);\n}\n",
-             k->ntail + 1, PARALLEL);
+             k->ntail + 1, HOST_SHARED);
 }
 
 /* A vector of bytes has four times the places of one of floats: left alone,

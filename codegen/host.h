@@ -11,6 +11,10 @@ void host_loop(Text *, const Kernel *, int at, int depth);
 void host_open(Text *, const Kernel *);
 /* Places in the order of the atoms of a set. */
 int host_places(const Kernel *, Atoms set, int *out);
+/* Points of the loops, by the values made at each, 0 where all are one
+ * worker's: threads share a kernel of HOST_SHARED and more. */
+enum { HOST_SHARED = 1 << 15 };
+double host_points(const Kernel *);
 /* The pragma over the n outermost loops, if the work is worth threads. */
 void host_parallel(Text *, const Kernel *, int n, bool simd);
 void host_stores(Text *, const Kernel *, const int *store, int n, int depth);

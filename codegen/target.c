@@ -3,7 +3,7 @@
  * A kernel's seconds are its launch, plus its bytes through memory or its
  * flops, whichever takes longer.  The numbers are those of an ordinary
  * machine; they only have to order the choices of fuse and layout. */
-#include "codegen/kernel.h"
+#include "codegen/host.h"
 #include "codegen/library.h"
 #include <math.h>
 
@@ -73,14 +73,16 @@ static double seconds(const Target *t, const Graph *g, const Ref *r, int n,
     return s;
 }
 
-static void nest_load(const Graph *g, const Ref *r, int n,
-                      const uint32_t *uses, double *bytes, double *work)
+static Load nest_load(const Graph *g, const Ref *r, int n,
+                      const uint32_t *uses)
 {
     Arena *a = arena_new();
     Kernel *k = kernel_describe(a, g, r, n, uses, NULL);
-    *bytes = k ? kernel_traffic(k) : 0;
-    *work = k ? kernel_work(k) : 0;
+    Load l = { 0 };
+    if (k)
+        l = (Load){ kernel_traffic(k), kernel_work(k), host_points(k) };
     arena_free(a);
+    return l;
 }
 
 static double host_cost(const Graph *g, const Ref *r, int n, const char **why)
@@ -182,8 +184,8 @@ static const Target host = {
     .bandwidth = 1e10,
     .launch = 4e-6,
     .cost = host_cost, .load = nest_load, .layout = host_layout,
-    .pack_bytes = host_pack_bytes, .scratch = host_scratch,
-    .over = nest_over,
+    .shared = HOST_SHARED, .pack_bytes = host_pack_bytes,
+    .scratch = host_scratch, .over = nest_over,
 };
 
 static const Target cuda = {

@@ -10,7 +10,7 @@ static void rates_print(const Rates *r, const char *indent, FILE *f)
         { "conv_f32", r->conv[F32] }, { "conv_bf16", r->conv[BF16] },
         { "work", r->work }, { "bandwidth", r->bandwidth },
         { "copy", r->copy }, { "launch", r->launch },
-        { "step", r->step } };
+        { "step", r->step }, { "wake", r->wake } };
     fprintf(f, "%s{ ", indent);
     if (r->threads)
         fprintf(f, "threads = %d, ", r->threads);

@@ -116,7 +116,8 @@ static void keys_check(lua_State *L, const char *const *known, int n)
 static Rates rates_one(lua_State *L)
 {
     static const char *const known[] = { "threads", "f32", "bf16", "conv_f32",
-        "conv_bf16", "work", "bandwidth", "copy", "launch", "step" };
+        "conv_bf16", "work", "bandwidth", "copy", "launch", "step",
+        "wake" };
     keys_check(L, known, COUNT(known));
     return (Rates){
         .threads = whole_at(L, "threads", CORES_MOST),
@@ -125,7 +126,7 @@ static Rates rates_one(lua_State *L)
                   [BF16] = rate_at(L, "conv_bf16") },
         .work = rate_at(L, "work"), .bandwidth = rate_at(L, "bandwidth"),
         .copy = rate_at(L, "copy"), .launch = seconds_at(L, "launch"),
-        .step = seconds_at(L, "step"),
+        .step = seconds_at(L, "step"), .wake = seconds_at(L, "wake"),
     };
 }
 

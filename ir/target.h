@@ -24,6 +24,7 @@ typedef struct Rates {
     double copy;                          /* bytes to or from the host's */
     double launch, step;                  /* seconds a kernel costs to start;
                                              a step beside its launches */
+    double wake;                          /* more, where threads share it */
 } Rates;
 
 typedef struct Cluster {
@@ -39,6 +40,12 @@ typedef struct Cluster {
     Level level[NLEVEL];                  /* inner first */
 } Cluster;
 
+typedef struct Load {
+    double bytes, work;                   /* moved; flops of its formulas */
+    double points;                        /* of its loops, by the values made
+                                             at each */
+} Load;
+
 typedef struct Target {
     const char *name;
     double flops[NDTYPE], bandwidth;      /* a second, one rank */
@@ -47,9 +54,10 @@ typedef struct Target {
      * INFINITY when the target cannot, and then *why says so.  It works in the
      * graph's arena, and leaves that as it was: a small one is quickest. */
     double (*cost)(const Graph *, const Ref *, int n, const char **why);
-    /* Bytes that such a kernel moves, and flops of its formulas. */
-    void (*load)(const Graph *, const Ref *, int n, const uint32_t *uses,
-                 double *bytes, double *work);
+    /* What such a kernel does. */
+    Load (*load)(const Graph *, const Ref *, int n, const uint32_t *uses);
+    double shared;                        /* points from which threads share a
+                                             launch; 0: they never do */
     /* Memory order that the node's result should have: 0 row-major. */
     int (*layout)(const Graph *, Ref);
     /* Bytes that a pack node's result takes; scratch of a launch; uses: of

@@ -74,7 +74,7 @@ static int by_kernel(const void *a, const void *b)
     return k != l ? (k > l) - (k < l) : (x > y) - (x < y);
 }
 
-/* All kernels of a bucket, one after the other. */
+/* All kernels of a bucket, one after the other; threads are woken once. */
 static void nests_load(const Graph *g, const Launch *l, const Target *t,
                        const uint32_t *uses, Amount *a)
 {
@@ -83,15 +83,16 @@ static void nests_load(const Graph *g, const Launch *l, const Target *t,
     memcpy(node, l->node, (size_t)l->n * sizeof *node);
     sorted = g;
     qsort(node, (size_t)l->n, sizeof *node, by_kernel);
+    double points = 0;
     a->bytes = a->flops = 0;
     for (int i = 0, end; i < l->n; i = end) {
-        double bytes, work;
         for (end = i; end < l->n && g->node[node[end]].kernel
              == g->node[node[i]].kernel; end++)
             ;
-        t->load(g, node + i, end - i, uses, &bytes, &work);
-        a->bytes += bytes, a->flops += work;
+        Load one = t->load(g, node + i, end - i, uses);
+        a->bytes += one.bytes, a->flops += one.work, points += one.points;
     }
+    a->shared = t->shared > 0 && points >= t->shared;
     arena_free(room);
 }
 
@@ -106,6 +107,7 @@ Amount launch_amount(const Graph *g, const Launch *l, const Target *t,
         const Node *n = &g->node[l->node[i]];
         bool conv = ops[n->op].family == FAMILY_conv;
         a.flops += node_flops(g, l->node[i]);
+        a.shared |= t->shared > 0 && (n->op == OP_pack || a.flops >= t->shared);
         if (n->op != OP_dot && !conv)
             continue;
         a.kind = conv ? CONVS : PRODUCTS;
@@ -127,7 +129,8 @@ double amount_seconds(const Amount *a, const Rates *c, const Target *t)
         rate = given(c->work, rate);
     double move = a->bytes / given(c->bandwidth, t->bandwidth);
     double work = rate > 0 ? a->flops / rate : 0;
-    return given(c->launch, t->launch) + (move > work ? move : work);
+    return given(c->launch, t->launch) + (a->shared ? c->wake : 0)
+        + (move > work ? move : work);
 }
 
 /* Loop nests are described anew, by `uses`, where their speed is known. */

@@ -22,6 +22,7 @@ typedef struct Amount {
     AmountKind kind;
     DType dtype;                          /* that it computes with */
     double flops, bytes;
+    bool shared;                          /* threads are woken for it */
 } Amount;
 Amount launch_amount(const Graph *, const Launch *, const Target *,
                      const uint32_t *uses);

@@ -4,10 +4,10 @@
 
 run "$dpc" cluster probe -o here.lua
 exits 0 "probe measures one rank and two" "^dpc: 1 rank" "^dpc: 2 ranks"
-for word in f32 bf16 conv_f32 conv_bf16 work bandwidth launch; do
+for word in f32 bf16 conv_f32 conv_bf16 work bandwidth launch wake; do
     # Between what a core of long ago did and what none will: a unit is wrong.
     n=$(grep -o "\<$word = [0-9.e+-]*" here.lua | awk -v w="$word" '
-        w == "launch" { bad += $3 < 1e-8 || $3 > 1e-2; next }
+        w == "launch" || w == "wake" { bad += $3 < 1e-8 || $3 > 1e-2; next }
         /[0-9]/ { bad += $3 < 1e7 || $3 > 1e15; n++ }
         END { print bad + 0 }')
     if [ "$n" = 0 ] && grep -q "\<$word = " here.lua; then ok "probe: $word"

@@ -1,12 +1,14 @@
 /* test_clock.c -- transfers behind computing: the decoder on two ranks, on a
  * network as slow as makes both last as long, by the compiler's own seconds
  * and the waits of the schedule (bench_overlap.c measures). */
+#include "codegen/kernel.h"
 #include "compiler/lua.h"
 #include "passes/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -85,6 +87,38 @@ static void weights_whole_for_a_use_take_less_memory(void **state)
     assert_true((double)again < 0.95 * (double)once);
 }
 
+/* Waking threads is counted where the text of the kernel does it. */
+static void threads_are_woken_where_kernels_share(void **state)
+{
+    (void)state;
+    Arena *a = arena_new();
+    ModelOptions o = { .home = home };
+    Model *m = model_load("models/dalle2/clip.lua", &o, a);
+    PlanOptions p = { .home = home, .file = "ddp", .ranks = 1, .micro = 1,
+                      .compute = F32 };
+    const Target *host = target_find("host");
+    Job j = { .keep = a, .target = host, .scratch = a,
+              .plan = plan_partition(&p, m->entry, m->nentry, a) };
+    Graph *g = run_passes(NULL, model_entry(m, "train"), &j);
+    const uint32_t *uses = graph_uses(g, a);
+    Rates r = { .wake = 1 };
+    int shared = 0, alone = 0;
+    for (uint32_t l = 0; l < g->sched->nlaunch; l++) {
+        const Launch *q = &g->sched->launch[l];
+        Amount w = launch_amount(g, q, host, uses);
+        Kernel *k = w.kind != NESTS || g->node[q->node[0]].bucket >= 0 ? NULL
+            : kernel_describe(a, g, q->node, q->n, uses, NULL);
+        if (!k)
+            continue;
+        bool wakes = strstr(kernel_host(a, k).text, "omp parallel") != NULL;
+        assert_int_equal(wakes, w.shared);
+        assert_int_equal(wakes, amount_seconds(&w, &r, host) > 1);
+        shared += wakes, alone += !wakes;
+    }
+    assert_true(shared > 10 && alone > 10);
+    arena_free(a);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -101,6 +135,7 @@ int main(void)
         cmocka_unit_test(weights_in_parts_hide_their_transfers),
         cmocka_unit_test(gradients_are_summed_behind_backward),
         cmocka_unit_test(weights_whole_for_a_use_take_less_memory),
+        cmocka_unit_test(threads_are_woken_where_kernels_share),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
