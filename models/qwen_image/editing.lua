@@ -31,6 +31,13 @@ if config.in_channels ~= in_channels then
         config.patch_size, config.out_channels, in_channels)
 end
 
+if config.use_additional_t_cond then
+  wrong("use_additional_t_cond", "use_additional_t_cond is of Layered models, "
+        .. "which are told for each sample whether its picture is RGB; "
+        .. "batches of edits do not say it: transformer.lua takes it as an "
+        .. "input")
+end
+
 ---- buckets ----
 
 -- Pixels of one latent; of one token.

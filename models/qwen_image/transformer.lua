@@ -1,5 +1,6 @@
 -- transformer.lua -- Qwen-Image's transformer by itself: a velocity for every
--- image token, out of latents, text and time, all of them inputs.
+-- image token, out of latents, text and time, all of them inputs; with
+-- use_additional_t_cond also whether each picture is RGB, 0 or 1.
 --
 -- `--config config.json` of a released model gives the options; without it
 -- they are Qwen-Image's own.
@@ -25,6 +26,8 @@ local function forward()
       encoder_hidden_states_mask = dpc.input("encoder_hidden_states_mask",
                                 { batch, text }, "u8"):cast("f32"),
       timestep = dpc.input("timestep", { batch }),
+      additional_t_cond = o.use_additional_t_cond
+          and dpc.input("additional_t_cond", { batch }, "i32") or nil,
       img_shapes = { { 1, height, width } },
     })
   end)

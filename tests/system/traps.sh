@@ -23,7 +23,11 @@ wrong() {
 "KEY": VALUE, '$rest ;;
     esac
     printf '%s}\n' "$text" | sed "s/KEY/$key/; s/VALUE/$value/" > c.json
-    case $model in qwen) at=qwen_image/transformer ;; *) at=dalle2/$model ;; esac
+    case $model in
+    qwen)      at=qwen_image/transformer ;;
+    edit|lora) at=qwen_image/$model ;;
+    *)         at=dalle2/$model ;;
+    esac
     run "$dpc" check "$root/models/$at.lua" --config c.json -D batch=2
     exits 1 "$model: $key $value" "^c.json:2: error: [A-Za-z_]*: $what"
 }
@@ -49,6 +53,13 @@ exits 1 "qwen: a misspelt key" 'no option "num_layer"; did you mean "num_layers"
 
 wrong qwen "$qwen" _class_name '"FluxTransformer2DModel"' \
     '_class_name is "FluxTransformer2DModel"; .* QwenImageTransformer2DModel'
+
+for model in edit lora; do
+    wrong $model "$qwen" use_additional_t_cond true \
+        'use_additional_t_cond is of Layered models, .* transformer.lua'
+done
+run "$dpc" check "$root/models/qwen_image/transformer.lua" --config c.json
+exits 0 "qwen: the transformer of a Layered model is compiled"
 
 # whole MODEL TEXT WHAT: a whole file is refused at its second line.
 whole() {
