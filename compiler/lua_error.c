@@ -199,6 +199,15 @@ void guarded(lua_State *L, void (*fn)(void *), void *arg)
     raise(L);
 }
 
+void guarded_or_close(lua_State *L, void (*fn)(void *), void *arg)
+{
+    ErrTrap t;
+    if (!trapped(fn, arg, &t))
+        return;
+    trap_push(L, &t);
+    error_throw(L);
+}
+
 /* "model.lua:3:" that Lua put before a message of its own. */
 static const char *without_place(const char *s)
 {

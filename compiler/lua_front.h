@@ -106,6 +106,8 @@ int error_handler(lua_State *);           /* of lua_pcall */
 _Noreturn void error_throw(lua_State *);  /* what is on top becomes an err */
 /* Call fn, which may err but must not touch Lua; raises what it erred. */
 void guarded(lua_State *, void (*fn)(void *), void *);
+/* The same outside of a protected call: closes the state, and err. */
+void guarded_or_close(lua_State *, void (*fn)(void *), void *arg);
 
 /* ---- lua_value.c ---- */
 

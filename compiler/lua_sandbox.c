@@ -196,17 +196,29 @@ const char *sandbox_read(Front *f, const char *path, const char *name,
     return text;
 }
 
+typedef struct Read {
+    Front *f;
+    const char *path, *name, *text;
+    size_t size;
+} Read;
+
+static void text_read(void *arg)
+{
+    Read *r = arg;
+    r->text = sandbox_read(r->f, r->path, r->name, &r->size);
+    if (r->size && r->text[0] == LUA_SIGNATURE[0])
+        err(r->name, "is compiled Lua; only text is read");
+}
+
 void sandbox_load(lua_State *L, const char *name, const char *path,
                   bool is_library)
 {
     Front *f = front_of(L);
-    size_t size;
-    const char *text = sandbox_read(f, path, name, &size);
+    Read r = { .f = f, .path = path, .name = name };
+    guarded_or_close(L, text_read, &r);
     GROW(f->a, f->source, f->nsource, f->sourcecap);
     f->source[f->nsource++] = (Source){ name, path, is_library };
-    if (size && text[0] == LUA_SIGNATURE[0])
-        err(name, "is compiled Lua; only text is read");
-    if (luaL_loadbufferx(L, text, size, fmt(f->a, "@%s", name), "t"))
+    if (luaL_loadbufferx(L, r.text, r.size, fmt(f->a, "@%s", name), "t"))
         error_throw(L);
 }
 
