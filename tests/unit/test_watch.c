@@ -198,6 +198,13 @@ static int setup(void **state)
     return 0;
 }
 
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
 /* A compile takes it for watches, where it is. */
 static int setup_tcc(void **state)
 {
@@ -212,7 +219,8 @@ int main(void)
         cmocka_unit_test(the_operation_that_made_it_is_blamed),
         cmocka_unit_test(a_list_blames_its_member),
     };
-    int failed = cmocka_run_group_tests(tests, setup, NULL);
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
     return system("tcc -v > /dev/null 2>&1") ? failed
-        : failed + cmocka_run_group_tests_name("tcc", tests, setup_tcc, NULL);
+        : failed + cmocka_run_group_tests_name("tcc", tests, setup_tcc,
+                                               teardown);
 }
