@@ -21,8 +21,6 @@ static const char *file_write(const char *name, const char *text, size_t n)
     return path;
 }
 
-typedef struct Load { const char *path; ModelOptions o; Model *m; } Load;
-
 static Model *load_text(const char *text, const char *define)
 {
     const char *const defines[] = { define };
