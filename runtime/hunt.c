@@ -206,12 +206,12 @@ static bool wrong_before(const Hunt *h, char *text, size_t size)
 
 /* ---- telling ---- */
 
-int32_t dpc_rt_spoilt(const DpcRt *rt)
+int32_t dpc_rt_spoilt(const DpcRt *rt, bool frozen)
 {
     for (uint32_t i = 0; i < rt->unit->nleaf; i++) {
         const DpcLeaf *l = &rt->unit->leaf[i];
         if (l->kind == DPC_PARAM && is_float(l->dtype) &&
-            dpc_leaf_here(l, rt->role) &&
+            dpc_leaf_here(l, rt->role) && !(frozen && l->trainable) &&
             scan(rt->space[l->space] + l->at, l->dtype, l->bytes) != GOOD)
             return (int32_t)i;
     }

@@ -121,8 +121,9 @@ DpcStatus dpc_rt_run(DpcRt *, uint32_t program, uint64_t step);
  * it; "": another rank tells. */
 DpcStatus dpc_rt_hunt(DpcRt *, uint32_t program, uint64_t step, char *text,
                       size_t size);
-/* The first param of this rank that is not finite; -1: none. */
-int32_t dpc_rt_spoilt(const DpcRt *);
+/* The first param of this rank, or of those that no step trains, that is not
+ * finite; -1: none. */
+int32_t dpc_rt_spoilt(const DpcRt *, bool frozen);
 /* Calls fn where communication is allowed, and waits for it. */
 DpcStatus dpc_rt_call(DpcRt *, DpcCall *fn, void *arg);
 DpcStatus dpc_rt_vote(DpcRt *, int32_t *value);

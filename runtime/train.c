@@ -22,6 +22,7 @@ typedef struct Train {
     int32_t lr;                           /* leaf; -1: none */
     int64_t skipped, in_a_row;
     bool skip;                            /* policy */
+    bool changed;                         /* a step may have changed params */
     double best;
     const char *best_name;
     bool best_is_max;
@@ -31,20 +32,45 @@ typedef struct Train {
 
 /* ---- not a number ---- */
 
+/* The model itself says that it is not, and so has changed no param. */
+static bool step_left_out(const Train *t)
+{
+    const DpcWay *w = t->now;
+    return w->finite >= 0 && w->values.value[w->finite] == 0;
+}
+
 static bool step_is_finite(const Train *t)
 {
     const DpcWay *w = t->now;
-    if (w->finite >= 0 && w->values.value[w->finite] == 0)
-        return false;
-    return w->loss < 0 || isfinite(w->values.value[w->loss]);
+    return !step_left_out(t) &&
+           (w->loss < 0 || isfinite(w->values.value[w->loss]));
+}
+
+/* DPC_NUMERICS: a param holds what no step of this run can have made, so that
+ * no rate is to blame.  Only looked for when numbers are wrong already. */
+static DpcStatus begun_sound(const Train *t)
+{
+    const DpcApp *a = t->app;
+    int32_t leaf = dpc_rt_spoilt(a->rt, t->changed);
+    DpcStatus s = dpc_rt_vote(a->rt, &leaf);
+    if (s || leaf < 0)
+        return s;
+    const DpcLeaf *l = &a->unit->leaf[leaf];
+    return dpc_fail(DPC_NUMERICS, "%s: error: '%s' (%s) was not finite before "
+        "the first step: %s a NaN, an infinity or a number beyond %s there; "
+        "nothing was saved", a->unit->model, l->name, l->loc,
+        a->resumed || a->opt.init_from.n ? "the weights as loaded hold"
+        : "it begins with", dpc_dtype_name(l->dtype));
 }
 
 /* Finds the op and says so; nothing is saved. */
 static DpcStatus stop_not_finite(Train *t)
 {
     char text[768];
-    DpcStatus s = dpc_rt_hunt(t->app->rt, t->now->program,
-                              (uint64_t)t->app->step, text, sizeof text);
+    DpcStatus s = begun_sound(t);
+    if (!s)
+        s = dpc_rt_hunt(t->app->rt, t->now->program,
+                        (uint64_t)t->app->step, text, sizeof text);
     if (s)
         return s;
     if (text[0])
@@ -57,6 +83,7 @@ static DpcStatus stop_not_finite(Train *t)
 static DpcStatus look(Train *t)
 {
     dpc_values_read(&t->now->values);
+    t->changed |= !step_left_out(t);
     if (step_is_finite(t)) {
         t->in_a_row = 0;
         return DPC_OK;
@@ -129,15 +156,17 @@ static bool due(int64_t every, int64_t step)
 static DpcStatus sound(const Train *t)
 {
     DpcApp *a = t->app;
+    int32_t leaf = dpc_rt_spoilt(a->rt, false);
+    DpcStatus s = dpc_rt_vote(a->rt, &leaf);
+    if (s || (leaf < 0 && t->in_a_row <= 1))
+        return s;
+    if ((s = begun_sound(t)))
+        return s;
     if (t->in_a_row > 1)
         return dpc_fail(DPC_NUMERICS, "%s: error: the last %d steps were not "
             "finite; step %lld was not saved; lower the rate, and go on from "
             "an earlier checkpoint with --resume step-N", a->unit->model,
             (int)t->in_a_row, (long long)a->step);
-    int32_t leaf = dpc_rt_spoilt(a->rt);
-    DpcStatus s = dpc_rt_vote(a->rt, &leaf);
-    if (s || leaf < 0)
-        return s;
     return dpc_fail(DPC_NUMERICS, "%s: error: '%s' (%s) is not finite after "
         "step %lld; it was not saved; lower the rate, and go on from an "
         "earlier checkpoint with --resume step-N", a->unit->model,

@@ -31,3 +31,20 @@ exits 7 "spoilt weights are not saved over sound ones" "not finite" \
 if ls wild.run/ckpt | grep -q 'step-00000003'; then
     ok "the last sound checkpoint is there"
 else not_ok "the last sound checkpoint is there" "$(ls wild.run/ckpt)"; fi
+
+# Loaded weights that hold an infinity: no rate is to blame for it.
+compile trap base.bin -D trap=base && ranks 1 base.bin train --data data \
+    --steps 1 --out begun && for part in base out; do
+    "$dpc" weights convert begun $part.safetensors --prefix $part > log 2>&1 &&
+    head -c -4 $part.safetensors > spoilt.$part &&
+    printf '\0\0\200\177' >> spoilt.$part &&
+    mv spoilt.$part $part.safetensors
+done || not_ok "weights to spoil" "exit $?"
+for part in base out; do for how in "stop --steps 3" "skip --steps 3 --out $part"
+do
+    ranks 1 base.bin train --data data --nan $how \
+        --init-from $part:=$part.safetensors:over
+    exits 7 "$part, ${how%% *}: weights not finite as loaded" \
+        "^trap: error: '$part\.[wb]' .*before the first step: the weights as loaded"
+    ! grep -q "lower the rate" log || not_ok "$part: the rate is not blamed" ""
+done; done
