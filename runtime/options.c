@@ -285,6 +285,27 @@ static void commands_print(const DpcUnit *u, FILE *f)
     fputs("  info         shows what this binary is and needs\n", f);
 }
 
+/* Of an option that is a scalar of the model, too: which commands repeat an
+ * entry so often, and what it is by default. */
+static void scalar_print(const DpcUnit *u, const char *name, FILE *f)
+{
+    int32_t leaf = scalar_find(u, name, strlen(name));
+    const char *said = NULL;
+    if (leaf < 0)
+        return;
+    for (uint32_t i = 0; i < u->nrun; i++) {
+        const DpcRun *r = &u->run[i];
+        if (!r->count || strcmp(r->count, name) ||
+            (said && !strcmp(said, r->command)))
+            continue;
+        fprintf(f, "%s%s", said ? ", " : "; of ", r->command);
+        said = r->command;
+    }
+    const DpcLeaf *l = &u->leaf[leaf];
+    fprintf(f, "%s%s (default: %g)", said ? ": " : "",
+            said && l->doc ? l->doc : "", l->value);
+}
+
 void dpc_options_help(const DpcUnit *u, const DpcOptions *o, FILE *f)
 {
     char left[WORD];
@@ -295,7 +316,9 @@ void dpc_options_help(const DpcUnit *u, const DpcOptions *o, FILE *f)
     for (int i = 0; i < NROW; i++) {
         snprintf(left, sizeof left, "--%s %s", rows[i].name,
                  rows[i].argument ? rows[i].argument : "");
-        fprintf(f, "  %-32s %s\n", left, rows[i].doc);
+        fprintf(f, "  %-32s %s", left, rows[i].doc);
+        scalar_print(u, rows[i].name, f);
+        fputc('\n', f);
     }
     fputs("\nscalars of the model\n", f);
     for (uint32_t i = 0; i < u->nleaf; i++) {

@@ -19,7 +19,7 @@ local function eval(bucket)
   return { loss = editing.train_loss(editing.batch(bucket)) }
 end
 
-local entries = editing.sampler(function(fn) return fn() end)
+local entries, runs = editing.sampler(function(fn) return fn() end)
 for name, fn in pairs(editing.entries("train", train)) do
   entries[name] = fn
 end
@@ -30,5 +30,5 @@ end
 return {
   name = "edit",
   entries = entries,
-  runs = { sample = { "start", { "denoise", times = "steps" }, "finish" } },
+  runs = runs,
 }

@@ -157,16 +157,20 @@ end
 
 ---- sampling ----
 
--- Entries that draw edits of x: "start" puts noise, "denoise" takes a step of
--- `steps`, "finish" gives latents.  net: function(fn) that says whose weights.
-function editing.sampler(net)
-  local bucket = editing.buckets()[1]
+-- Entries that draw edits of a bucket: "start" puts noise, "denoise" takes a
+-- step of `steps`, "finish" gives latents.  tail: of their names; size: of the
+-- state's and the output's, which have one type each; net: function(fn) that
+-- says whose weights.
+local function bucket_sampler(entries, bucket, tail, size, net)
   local dims = { options.batch, config.out_channels, bucket.target.h,
                  bucket.target.w }
   local p = config.patch_size
   local tokens = dims[3] * dims[4] // p ^ 2 // 1
-  local function canvas() return dpc.state("sample.x", dims) end
-  local function denoise()
+  local function canvas() return dpc.state("sample.x" .. size, dims) end
+  entries["start" .. tail] = function()
+    dpc.set(canvas(), dpc.random("normal", dims))
+  end
+  entries["denoise" .. tail] = function()
     local x = editing.batch(bucket)
     local i = dpc.scalar("step", 0, "steps done")
     local n = dpc.scalar("steps", 40, "steps of the sampler")
@@ -175,11 +179,30 @@ function editing.sampler(net)
     local v = net(function() return mmdit.velocity(config, z, s, x) end)
     dpc.set(z, flow.step(z, flow.unpacked(v, p, dims[3] // p), i, n, tokens))
   end
-  return {
-    start = function() dpc.set(canvas(), dpc.random("normal", dims)) end,
-    denoise = denoise,
-    finish = function() return { latents = canvas() } end,
-  }
+  entries["finish" .. tail] = function()
+    return { ["latents" .. size] = canvas() }
+  end
+end
+
+-- ".512x768" of a target that is not as large as the first bucket's, else "".
+local function size_tail(target, first)
+  return target.h == first.h and target.w == first.w and ""
+      or (".%dx%d"):format(LATENT * target.h, LATENT * target.w)
+end
+
+-- Entries and runs that draw edits: "sample", and where there are several
+-- buckets "sample-512x512-512x512", ..., the first of which is "sample".
+function editing.sampler(net)
+  local entries, runs, list = {}, {}, editing.buckets()
+  for _, bucket in ipairs(list) do
+    local tail = #list == 1 and "" or "-" .. bucket.name
+    bucket_sampler(entries, bucket, tail,
+                   size_tail(bucket.target, list[1].target), net)
+    local run = { "start" .. tail, { "denoise" .. tail, times = "steps" },
+                  "finish" .. tail }
+    runs["sample" .. tail], runs.sample = run, runs.sample or run
+  end
+  return entries, runs
 end
 
 return editing

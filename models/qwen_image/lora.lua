@@ -38,7 +38,7 @@ end
 
 local function eval(bucket) return { loss = loss_of(bucket) } end
 
-local entries = editing.sampler(adapted)
+local entries, runs = editing.sampler(adapted)
 for name, fn in pairs(editing.entries("train", train)) do
   entries[name] = fn
 end
@@ -87,6 +87,6 @@ end
 return {
   name = "lora",
   entries = entries,
-  runs = { sample = { "start", { "denoise", times = "steps" }, "finish" } },
+  runs = runs,
   parts = { lora = part },
 }
